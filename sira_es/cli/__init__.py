@@ -1,0 +1,100 @@
+"""The command line: one module a command, loaded when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from sira_es.errors import SiraError
+
+__all__ = ["main"]
+
+COMMANDS = {
+    "compile": "the one request for a text, as JSON that curl can send",
+    "demo": "from nothing to a better search on this machine, with figures",
+    "dev": "real nodes on this machine",
+    "doctor": "each thing that must hold, and its remedy",
+    "enrich": "add search vocabulary to the documents of an index",
+    "eval": "figures of the plain and the expanded search, from your judgments",
+    "expand": "every proposed word with its statistics, verdict and boost",
+    "index": "load a collection into a new index",
+    "init": "look at an index and write sira-es.yml",
+    "search": "search with one request",
+    "status": "how much of an index is enriched, and what it cost",
+}
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when called, so that --help stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"sira_es.cli.{cmd_name}")
+        command = getattr(module, cmd_name if cmd_name not in {"eval", "compile"} else f"{cmd_name}_")
+        assert isinstance(command, click.Command)  # noqa: S101  each module defines its command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        import difflib
+
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else "'sira-es --help' lists the commands"
+            raise click.UsageError(f"no command '{args[0]}'; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="sira-es", prog_name="sira-es")
+def cli() -> None:
+    """Search vocabulary for an existing Elasticsearch or OpenSearch cluster."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong use, 3 some documents failed, 4 limit, 130 interrupted."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit code; every error becomes one line on stderr."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        result: Any = cli.main(arguments, prog_name="sira-es", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "", err=True)
+        return 2
+    except click.ClickException as error:
+        place = f"{error.ctx.command_path}: " if isinstance(error, click.UsageError) and error.ctx else ""
+        click.echo(f"sira-es: {place.removeprefix('sira-es').strip()}{' ' if place else ''}{error.format_message()}".replace("  ", " "), err=True)
+        return 2
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        click.echo("sira-es: interrupted; the same command goes on where it stopped", err=True)
+        return 130
+    except SiraError as error:
+        click.echo(f"sira-es: {' '.join(str(error).split())}", err=True)
+        return error.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        if {"-v", "--verbose"} & set(arguments):
+            raise
+        click.echo(
+            f"sira-es: unexpected {type(error).__name__}; this is a bug, run again with -v and report what it prints", err=True
+        )
+        return 1

@@ -1,0 +1,96 @@
+"""What the commands share: their common options, where output goes, and the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import orjson
+
+from sira_es.settings import Settings, load_settings
+
+__all__ = ["Options", "common_options", "print_json", "recorded_option", "run_async", "say", "table"]
+
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options that every command has."""
+
+    config: Path | None
+    url: str | None
+    json: bool
+    verbose: bool
+    quiet: bool
+
+    def settings(self, **options: Any) -> Settings:
+        """The configuration with this call's options on top."""
+        return load_settings(self.config, **{"cluster.url": self.url, **options})
+
+    def say(self, text: str) -> None:
+        """Tell a person something, on stderr; nothing with -q."""
+        if not self.quiet:
+            say(text)
+
+
+def common_options(command: F) -> F:
+    """Add -c, --url, --json, -v and -q; the command gets them as its first argument, an Options."""
+
+    @click.option("-c", "--config", type=click.Path(path_type=Path), help="Configuration [sira-es.yml].")
+    @click.option("--url", help="Cluster address, instead of the configured one.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+    @click.option("-v", "--verbose", is_flag=True, help="Say more.")
+    @click.option("-q", "--quiet", is_flag=True, help="Say nothing but results and errors.")
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, config: Path | None, url: str | None, as_json: bool, verbose: bool, quiet: bool, **kwargs: Any
+    ) -> Any:
+        if verbose:
+            logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(name)s: %(message)s")
+        return command(Options(config, url, as_json, verbose, quiet), *args, **kwargs)
+
+    return wrapped  # type: ignore[return-value]  # click keeps the signature in its own way
+
+
+def recorded_option(command: F) -> F:
+    """Add --recorded FILE."""
+    return click.option(
+        "--recorded",
+        type=click.Path(path_type=Path),
+        help="Recorded answers (JSON lines with id and answer); no model is called.",
+    )(command)
+
+
+def run_async(coroutine: Coroutine[Any, Any, R]) -> R:
+    """Run a command's coroutine to its end; Ctrl-C cancels it and waits for its clean-up."""
+    return asyncio.run(coroutine)
+
+
+def print_json(value: Any, *, indent: bool = True) -> None:
+    """One JSON document on stdout."""
+    text = orjson.dumps(value, option=(orjson.OPT_INDENT_2 if indent else 0) | orjson.OPT_NON_STR_KEYS, default=str)
+    click.echo(text.decode("utf-8"))
+
+
+def say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def table(rows: list[list[str]], head: list[str]) -> None:
+    """A plain table on stdout, columns aligned, numbers to the right."""
+    widths = [max(len(r[i]) for r in [head, *rows]) for i in range(len(head))]
+    for row in [head, *rows]:
+        cells = [
+            c.rjust(w) if c.replace(".", "").replace("-", "").replace("+", "").replace("%", "").strip().isdigit() else c.ljust(w)
+            for c, w in zip(row, widths, strict=True)
+        ]
+        click.echo("  ".join(cells).rstrip())

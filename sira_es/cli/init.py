@@ -1,0 +1,64 @@
+"""`sira-es init`: looks at an index and writes a configuration for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from sira_es.cli.common import Options, common_options, print_json, run_async
+from sira_es.errors import ConfigurationError
+from sira_es.settings import DEFAULT_FILE
+
+
+@click.command()
+@click.option("--index", required=True, help="Index, alias or data stream.")
+@click.option("--output", type=click.Path(path_type=Path), default=DEFAULT_FILE, show_default=True, help="File to write.")
+@click.option("--describe", is_flag=True, help="Have the configured model draft the description from a sample.")
+@common_options
+def init(options: Options, index: str, output: Path, describe: bool) -> None:
+    """Look at the mapping and a sample of an index and write sira-es.yml. A file that exists is not overwritten.
+
+    Example: sira-es init --index docs --url https://es.example:9200
+    """
+    if output.exists() and options.config != output:
+        raise ConfigurationError(f"{output} exists; move it away, or name another file with --output")
+    found = run_async(_look(options, index, describe))
+    if options.json:
+        print_json(found)
+    text = render(found)
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {output}: {error.strerror}; choose another --output") from None
+    options.say(f"wrote {output}: text fields {', '.join(found['text_fields'])}; look it over, name a model, then 'sira-es doctor --index {index}'")
+
+
+async def _look(options: Options, index: str, describe: bool) -> dict[str, Any]:
+    from sira_es.sira import AsyncSira
+
+    async with AsyncSira(options.settings()) as sira:
+        return await sira.look_at(index, describe=describe)
+
+
+def render(found: dict[str, Any]) -> str:
+    """The configuration file for what was found."""
+    fields = ", ".join(found["text_fields"])
+    analyzers = ", ".join(f"{name}: {analyzer}" for name, analyzer in found["analyzers"].items())
+    return f"""cluster:
+  url: {yaml.safe_dump(found["url"], width=10_000).splitlines()[0]}
+  # api_key: ${{ES_API_KEY}}      # or basic_auth, bearer; ca_certs for a private CA
+
+# llm:                            # any name that litellm knows; api_base for a local or company model
+#   documents: {{model: openai/gpt-4.1-mini, rpm: 500}}
+#   queries: {{model: openai/gpt-4.1-mini, deadline: 2s}}
+
+indices:
+  {yaml.safe_dump(found["index"], width=10_000).splitlines()[0]}:
+    text_fields: [{fields}]       # weights as in title^2; the last is the main field ({analyzers})
+    description: {yaml.safe_dump(found["description"], width=10_000).splitlines()[0]}
+    language: {found["language"] or '""'}
+"""

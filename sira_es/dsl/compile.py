@@ -1,0 +1,224 @@
+"""A user's text and its expansion become one search request: one weighted bool/should beside the untouched original query."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sira_es.errors import ConfigurationError, UnsupportedError
+from sira_es.vocabulary.model import Expansion, Term, Verdict
+
+__all__ = [
+    "ENRICHED",
+    "Coverage",
+    "Mode",
+    "Shape",
+    "compile_search",
+    "expansion_clauses",
+    "fill",
+    "fit",
+    "original_query",
+    "reach",
+]
+
+ENRICHED = "enriched_terms"
+RESCORE_WINDOW = 300
+
+Mode = Literal["recall", "rerank", "rescore"]
+Coverage = Literal["none", "partial", "full"]
+"""How much of the target is enriched: no document, some, or at least 98 % of those that have a text field."""
+
+Fields = Sequence[tuple[str, float]]
+Clause = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the clauses are made for: the text fields with their weights, and how much of the target is enriched.
+
+    `one_analyzer`: all fields analyse alike. `clause_limit`: how many leaves the engine takes in one query; None: no limit
+    that matters.
+    """
+
+    fields: tuple[tuple[str, float], ...]
+    coverage: Coverage = "none"
+    one_analyzer: bool = True
+    clause_limit: int | None = 1024
+
+
+def names(fields: Fields) -> list[str]:
+    """Fields as a multi_match wants them: `title^2`, the weight left out where it is 1."""
+    return [name if weight == 1 else f"{name}^{weight:g}" for name, weight in fields]
+
+
+def original_query(text: str, shape: Shape) -> Clause:
+    """The plain query of a user's text: cross_fields where the fields share an analyzer, else best_fields."""
+    kind = "cross_fields" if shape.one_analyzer else "best_fields"
+    return {"multi_match": {"query": text, "fields": names(shape.fields), "type": kind}}
+
+
+def fill(template: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """A search body from a template: {{query}} in any of its strings becomes the text.
+
+    Raises ConfigurationError where the template has no {{query}} or no `query`.
+    """
+    found = False
+
+    def walk(value: Any) -> Any:
+        nonlocal found
+        if isinstance(value, Mapping):
+            return {k: walk(v) for k, v in value.items()}
+        if isinstance(value, list):
+            return [walk(v) for v in value]
+        if isinstance(value, str) and "{{query}}" in value:
+            found = True
+            return value.replace("{{query}}", text)
+        return value
+
+    body = walk(template)
+    if not found or not isinstance(body.get("query"), dict):
+        raise ConfigurationError("a baseline must be a search body with 'query' and with {{query}} where the text goes")
+    assert isinstance(body, dict)  # noqa: S101  a mapping goes in, a dict comes out
+    return body
+
+
+def reach(text: str, fields: Fields, coverage: Coverage) -> list[Clause]:
+    """The clauses with which the user's own words match what was added to documents; none while nothing was added."""
+    if coverage == "none":
+        return []
+    cross = {
+        "query": text,
+        "fields": [*names(fields), ENRICHED],
+        "type": "cross_fields",
+        "tie_breaker": 0.7,
+        "boost": 0.35,
+    }
+    clauses: list[Clause] = [{"multi_match": cross}]
+    if coverage == "full":
+        clauses.append({"match": {ENRICHED: {"query": text, "boost": 0.2}}})
+    return clauses
+
+
+def expansion_clauses(expansion: Expansion, fields: Fields, coverage: Coverage, factor: float = 1.0) -> list[Clause]:
+    """One clause a word that counts, in the order of the expansion; `factor` scales all but pinned boosts.
+
+    A word that the analyzer makes several tokens of is asked for as a phrase, never as an OR of fragments.
+    """
+    enriched = {"none": [], "partial": [ENRICHED], "full": [f"{ENRICHED}^1.5"]}[coverage]
+
+    def clause(term: Term) -> Clause:
+        boost = term.boost if term.verdict is Verdict.PINNED else round(term.boost * factor, 4)
+        return {
+            "multi_match": {
+                "query": term.word,
+                "fields": [*names(fields), *enriched],
+                "type": "best_fields" if len(term.tokens) == 1 else "phrase",
+                "tie_breaker": 0.1,
+                "boost": boost,
+            }
+        }
+
+    clauses = [clause(t) for t in expansion.clauses]
+    return [c for c in clauses if c["multi_match"]["boost"] > 0]
+
+
+def fit(expansion: Expansion, shape: Shape, *, taken: int, limit: int | None) -> tuple[Expansion, int]:
+    """Cut an expansion to the clause limit. Returns it with the number of reach clauses (0, 1 or 2) that still fit.
+
+    `taken` is the number of leaves that the caller's own query has. A word costs a leaf a field; each own token does so in
+    a reach clause. To go in this order: the match reach, kept words from the lowest margin up, lifted words, the other
+    reach, pinned words last. The original never goes.
+    """
+    clauses = len(reach("", shape.fields, shape.coverage))
+    if limit is None:
+        return expansion, clauses
+    width = len(shape.fields) + (shape.coverage != "none")
+    own = sum(len(w.tokens) for w in expansion.own)
+    count = {
+        "pinned": sum(t.verdict is Verdict.PINNED for t in expansion.clauses),
+        "lifted": sum(t.lifted for t in expansion.clauses),
+        "kept": sum(t.verdict is Verdict.KEPT for t in expansion.clauses),
+    }
+    room = max(0, limit - taken)
+    pinned = min(count["pinned"], room // width)
+    room -= pinned * width
+    reaching = int(clauses > 0 and room >= own * width)
+    room -= reaching * own * width
+    lifted = min(count["lifted"], room // width)
+    room -= lifted * width
+    kept = min(count["kept"], room // width)
+    room -= kept * width
+    if (pinned, lifted, kept) == (count["pinned"], count["lifted"], count["kept"]):
+        reaching += int(clauses == 2 and room >= own)
+        return expansion, reaching
+    return expansion.limited_to(kept, lifted, pinned), reaching
+
+
+def leaves(query: Any, tokens: int) -> int:
+    """How many leaves a query has for a text of so many distinct tokens: tokens x fields, a phrase 1 a field, others 1."""
+    if isinstance(query, list):
+        return sum(leaves(q, tokens) for q in query)
+    if not isinstance(query, Mapping):
+        return 0
+    total = 0
+    for kind, inner in query.items():
+        if kind == "multi_match" and isinstance(inner, Mapping):
+            fields = inner.get("fields")
+            width = len(fields) if isinstance(fields, list) and fields else 1
+            total += width * (1 if str(inner.get("type", "")).startswith("phrase") else tokens)
+        elif kind in {"match", "combined_fields", "query_string", "simple_query_string", "match_bool_prefix"}:
+            fields = inner.get("fields") if isinstance(inner, Mapping) else None
+            total += tokens * (len(fields) if isinstance(fields, list) and fields else 1)
+        elif isinstance(inner, Mapping | list) and kind in _COMPOUND:
+            total += leaves(inner, tokens)
+        elif isinstance(inner, Mapping):
+            total += 1
+    return total
+
+
+_COMPOUND = frozenset(
+    "bool must should must_not filter dis_max queries function_score query functions constant_score boosting positive negative "
+    "script_score nested has_child has_parent".split()
+)
+
+
+def compile_search(
+    text: str,
+    expansion: Expansion,
+    shape: Shape,
+    *,
+    mode: Mode = "recall",
+    body: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """One search body: the original query at full weight and, beside it, reach and the words that count.
+
+    `body` is the caller's own search (its `query` is the original and stays as it is); without it, the plain query of the
+    text. Raises UnsupportedError for mode rescore with a body that sorts, collapses or rescores already.
+    """
+    request = copy.deepcopy(dict(body)) if body is not None else {"query": original_query(text, shape)}
+    original = request["query"]
+    own = sum(len(w.tokens) for w in expansion.own)
+    cut, reaching = fit(expansion, shape, taken=leaves(original, own), limit=shape.clause_limit)
+    added = reach(text, shape.fields, shape.coverage)[:reaching] + expansion_clauses(cut, shape.fields, shape.coverage)
+    if mode == "rescore":
+        taken = [k for k in ("sort", "rescore", "collapse") if request.get(k)]
+        if taken:
+            raise UnsupportedError(f"mode rescore cannot be used with '{taken[0]}' in the same search; use mode rerank")
+    if not added:
+        return request
+    if mode == "recall":
+        request["query"] = {"bool": {"minimum_should_match": 1, "should": [original, *added]}}
+    elif mode == "rerank":
+        request["query"] = {"bool": {"must": [original], "should": added}}
+    else:
+        request["rescore"] = {
+            "window_size": RESCORE_WINDOW,
+            "query": {
+                "rescore_query": {"bool": {"should": added}},
+                "query_weight": 1,
+                "rescore_query_weight": 1,
+            },
+        }
+    return request

@@ -1,0 +1,46 @@
+"""The text of a document: which values its text fields hold, and the hash by which a change of them is seen."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+__all__ = ["source_hash", "text_values"]
+
+_BETWEEN_VALUES = "\x1f"
+_BETWEEN_FIELDS = "\x1e"
+
+
+def text_values(source: Mapping[str, Any], fields: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The values of each text field in a `_source`, in order; nested objects and arrays are walked, other types left out.
+
+    A multi-field (`title.english`) has its parent's values.
+    """
+    found = {}
+    for name in fields:
+        values = tuple(_at(source, name.split(".")))
+        if not values and "." in name:
+            values = tuple(_at(source, name.split(".")[:-1]))
+        found[name] = values
+    return found
+
+
+def source_hash(values: Mapping[str, Sequence[str]]) -> str:
+    """SHA-256 (hex) of the values, fields in their order: equal exactly when the texts are equal."""
+    joined = _BETWEEN_FIELDS.join(_BETWEEN_VALUES.join(v) for v in values.values())
+    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _at(value: Any, path: Sequence[str]) -> Iterator[str]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _at(item, path)
+    elif not path:
+        if isinstance(value, str):
+            yield value
+    elif isinstance(value, Mapping):
+        for used in range(1, len(path) + 1):
+            key = ".".join(path[:used])
+            if key in value:
+                yield from _at(value[key], path[used:])

@@ -1,0 +1,174 @@
+"""An answer of a model, read as proposals: strictly where it is what was asked for, else whatever can be salvaged of it.
+
+Shapes that are understood:
+
+    documents   {"terms": [...], "questions": [...]} or a bare list
+    queries     {"concepts": [{"words", "need", "same": [...]}], "also": [...]}, {"terms": [...]} or a bare list
+    items       "phrase", ["phrase", p] or {"phrase": ..., "weight": ...}
+
+An answer may stand in a code fence or between prose, or be cut off. It is data from outside: everything is counted and cut,
+wrong types are skipped, and nothing but ModelError is ever raised.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import json_repair
+import orjson
+
+from sira_es.errors import ModelError
+from sira_es.vocabulary.model import Proposal
+
+__all__ = ["document_proposals", "document_questions", "is_usable", "query_proposals"]
+
+MOST_ITEMS = 200
+"""Phrases read of one answer."""
+
+MOST_CHARACTERS = 50_000
+"""Characters read of one answer."""
+
+MOST_OPENINGS = 100
+"""Brackets at which prose is tried for JSON."""
+
+MOST_REPAIRS = 3
+PHRASE_CHARACTERS = 500
+NO_CONFIDENCE = 0.5
+"""The p of a phrase that a model gave without one."""
+
+KEYS = {"document": ("terms", "questions"), "query": ("concepts", "also", "terms")}
+PHRASE_KEYS = ("phrase", "term", "word", "text")
+WEIGHT_KEYS = ("weight", "p", "confidence", "score")
+
+Kind = Literal["document", "query"]
+
+
+def document_proposals(answer: str) -> tuple[Proposal, ...]:
+    """The phrases a document lacks, in the order given, with p = 1 where none was given. Raises ModelError if nothing is usable."""
+    return tuple(_items(_read(answer, "document").get("terms"), 1.0))[:MOST_ITEMS]
+
+
+def document_questions(answer: str) -> tuple[Proposal, ...]:
+    """The short questions that a document answers; none where the model was not asked for any. Raises ModelError as above."""
+    return tuple(_items(_read(answer, "document").get("questions"), 1.0))[:MOST_ITEMS]
+
+
+def query_proposals(answer: str) -> tuple[Proposal, ...]:
+    """The vocabulary proposed for a query: concept by concept its own words, then what stands for them; then the rest.
+
+    p is NaN where a model gave something that is no number. Raises ModelError if nothing is usable.
+    """
+    return tuple(_query_items(_read(answer, "query")))[:MOST_ITEMS]
+
+
+def is_usable(answer: str, kind: Kind) -> bool:
+    """Whether an answer can be read, be it as an empty list."""
+    try:
+        _read(answer, kind)
+    except ModelError:
+        return False
+    return True
+
+
+def _query_items(content: dict[str, Any]) -> Iterator[Proposal]:
+    for concept in _list(content.get("concepts")):
+        if not isinstance(concept, dict):
+            continue
+        words = concept.get("words")
+        words = _phrase(" ".join(w for w in words if isinstance(w, str)) if isinstance(words, list) else words)
+        if words:
+            yield Proposal(words, _number(concept.get("need", NO_CONFIDENCE)), own=True)
+        yield from _items(concept.get("same"), NO_CONFIDENCE, stands_for=words)
+    for name in ("also", "terms"):
+        yield from _items(content.get(name), NO_CONFIDENCE)
+
+
+def _items(items: Any, default: float, stands_for: str = "") -> Iterator[Proposal]:
+    for item in _list(items):
+        phrase, weight = item, default
+        if isinstance(item, list) and item:
+            phrase, weight = item[0], item[1] if len(item) > 1 else default
+        elif isinstance(item, dict):
+            phrase = next((item[k] for k in PHRASE_KEYS if k in item), None)
+            weight = next((item[k] for k in WEIGHT_KEYS if k in item), default)
+        if cut := _phrase(phrase):
+            yield Proposal(cut, _number(weight), stands_for=stands_for)
+
+
+def _list(value: Any) -> list[Any]:
+    return value[:MOST_ITEMS] if isinstance(value, list) else []
+
+
+def _phrase(value: Any) -> str:
+    """A phrase of bearable length, or "" for anything but text. Halves of surrogate pairs become question marks."""
+    return value[:PHRASE_CHARACTERS].encode("utf-8", "replace").decode().strip() if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return math.nan
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return math.nan
+    return number if math.isfinite(number) else math.nan
+
+
+def _read(answer: str, kind: Kind) -> dict[str, Any]:
+    """The best reading of an answer: an object with at least one of the keys of its kind. Raises ModelError."""
+    answer = answer[:MOST_CHARACTERS]
+    try:
+        content = _shaped(orjson.loads(answer), kind)
+    except ValueError:
+        content = None
+    if content is None:
+        found = [shaped for value in _embedded(answer) if (shaped := _shaped(value, kind)) is not None]
+        content = max(reversed(found), key=_size, default=None)  # of equals the last: drafts come first
+    if content is None:
+        raise ModelError("the model's answer holds no list of terms; try another model", reason="unusable answer")
+    return content
+
+
+def _shaped(value: Any, kind: Kind) -> dict[str, Any] | None:
+    """The value as an object with known keys; None if it is something else."""
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and any(k in value[0] for k in KEYS[kind]):
+        value = value[0]
+    if isinstance(value, list) and (not value or next(_items(value, 1.0), None)):
+        return {"terms": value}
+    if isinstance(value, dict) and any(isinstance(value.get(key), list) for key in KEYS[kind]):
+        return value
+    return None
+
+
+def _size(content: dict[str, Any]) -> int:
+    return sum(1 for _ in _query_items(content)) + len(_list(content.get("questions")))
+
+
+def _embedded(answer: str) -> Iterator[Any]:
+    """Every JSON array or object in the text: whole ones, and what the first broken ones become when they are repaired."""
+    decoder = json.JSONDecoder()
+    position = repairs = 0
+    for _ in range(MOST_OPENINGS):
+        opening = min((at for at in (answer.find("{", position), answer.find("[", position)) if at >= 0), default=-1)
+        if opening < 0:
+            return
+        try:
+            value, position = decoder.raw_decode(answer, opening)
+            yield value
+        except (ValueError, RecursionError):
+            position = opening + 1
+            if repairs < MOST_REPAIRS:
+                repairs += 1
+                yield _repaired(answer[opening:])
+
+
+def _repaired(text: str) -> Any:
+    """What json_repair makes of a text that begins with a bracket: closes what was cut off, drops what does not fit."""
+    try:
+        value = json_repair.loads(text)
+    except (ValueError, RecursionError, TypeError, IndexError, KeyError, AttributeError):
+        return None
+    return value if isinstance(value, dict if text.startswith("{") else list) else None

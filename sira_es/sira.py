@@ -1,0 +1,481 @@
+"""The facade: everything that the command line, the proxy and a program do goes through `AsyncSira` or its blocking twin."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
+
+from sira_es.cluster.checks import Check, check_cluster, check_index
+from sira_es.cluster.connect import Cluster, connect, segment
+from sira_es.cluster.engine import clause_limit
+from sira_es.cluster.look import look_at
+from sira_es.cluster.schema import create_index, ensure_fields, made_by
+from sira_es.cluster.statistics import DocumentFrequencies
+from sira_es.cluster.target import Target, describe
+from sira_es.cluster.write import index_documents
+from sira_es.dsl.compile import Mode, Shape, compile_search, fill, original_query
+from sira_es.enrich.job import EnrichReport, Enrichment, Limits, Progress
+from sira_es.enrich.ledger import Ledger
+from sira_es.enrich.page import PageEnricher
+from sira_es.enrich.plan import plan
+from sira_es.errors import ClusterError, ConfigurationError, ModelError, SiraError
+from sira_es.expand import Contribution, Expanded, Expander, contributions
+from sira_es.llm.model import AnswerSource, Model
+from sira_es.llm.prompts import collection_prompt, query_prompt
+from sira_es.llm.recorded import RecordedAnswers
+from sira_es.llm.store import AnswerStore, StoredSource
+from sira_es.settings import IndexSettings, LlmStage, Settings, load_settings
+
+__all__ = ["AsyncSira", "Hit", "SearchResult", "Sides", "Sira"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Sides = Literal["both", "queries", "documents", "baseline"]
+"""Which vocabulary a search uses: that of queries and documents, of one of them, or none (the plain query)."""
+
+TARGET_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One hit of a search."""
+
+    id: str
+    index: str
+    score: float | None
+    source: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """Hits in order, the number of documents that match, the expansion and the request that was sent."""
+
+    hits: tuple[Hit, ...]
+    total: int
+    took: int
+    expansion: Expanded | None
+    request: Mapping[str, Any]
+
+
+class AsyncSira:
+    """Better search on an existing cluster. Use as an async context manager, or call `close`.
+
+    `query_answers` and `document_answers` are files of recorded answers; given one, no model is called for its side.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        query_answers: Path | str | None = None,
+        document_answers: Path | str | None = None,
+    ) -> None:
+        self.settings = settings
+        self._recorded = {"queries": query_answers, "documents": document_answers}
+        self._sources: dict[str, AnswerSource | None] = {}
+        self._connecting = asyncio.Lock()
+        self._cluster: Cluster | None = None
+        self._frequencies: DocumentFrequencies | None = None
+        self._expander: Expander | None = None
+        self._store: AnswerStore | None = None
+        self._ledger: Ledger | None = None
+        self._clause_limit: int | None = None
+        self._targets: dict[str, tuple[float, Target]] = {}
+
+    @classmethod
+    def from_config(cls, path: Path | str | None = None, **options: Any) -> Self:
+        """Read `sira-es.yml`; `options` override its keys by dotted name. Raises ConfigurationError."""
+        return cls(load_settings(path, **options))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Give back connections and files."""
+        if self._expander is not None:
+            await self._expander.close()
+        for source in self._sources.values():
+            if source is not None:
+                await source.close()
+        if self._cluster is not None:
+            await self._cluster.close()
+        if self._store is not None:
+            self._store.close()
+        if self._ledger is not None:
+            self._ledger.close()
+
+    # What the methods below stand on
+
+    async def cluster(self) -> Cluster:
+        """The connection, made at the first use. Raises ClusterError."""
+        async with self._connecting:
+            if self._cluster is None:
+                self._cluster = await connect(self.settings.cluster)
+                self._frequencies = DocumentFrequencies(self._cluster)
+            return self._cluster
+
+    async def frequencies(self) -> DocumentFrequencies:
+        """Document frequencies of the cluster."""
+        await self.cluster()
+        assert self._frequencies is not None  # noqa: S101  made together with the connection
+        return self._frequencies
+
+    async def target(self, index: str) -> Target:
+        """What is known of an index and its text fields; looked at again after a minute. Raises ClusterError."""
+        cached = self._targets.get(index)
+        if cached is not None and time.monotonic() - cached[0] < TARGET_SECONDS:
+            return cached[1]
+        fields = [name for name, _ in self.settings.index(index).fields]
+        target = await describe(await self.cluster(), index, fields)
+        self._targets[index] = (time.monotonic(), target)
+        return target
+
+    async def shape(self, index: str, sides: Sides = "both") -> Shape:
+        """What clauses for this index must look like, from its mapping and from how much of it is enriched."""
+        settings = self.settings.index(index)
+        target = await self.target(index)
+        coverage = None
+        if sides in {"both", "documents"}:
+            coverage = await (await self.frequencies()).coverage(target, [name for name, _ in settings.fields])
+        return Shape(
+            fields=settings.fields,
+            coverage=coverage.kind if coverage else "none",
+            one_analyzer=target.one_analyzer,
+            clause_limit=await self._limit(),
+        )
+
+    async def _limit(self) -> int:
+        if self._clause_limit is None:
+            self._clause_limit = (await clause_limit(await self.cluster())).count
+        return self._clause_limit
+
+    def answers(self, side: Literal["queries", "documents"]) -> AnswerSource | None:
+        """Where answers of one side come from: the recorded file, else store and model; None where neither is configured."""
+        if side not in self._sources:
+            self._sources[side] = self._make_source(side)
+        return self._sources[side]
+
+    def _make_source(self, side: Literal["queries", "documents"]) -> AnswerSource | None:
+        recorded = self._recorded[side]
+        if recorded is not None:
+            return RecordedAnswers.from_file(recorded)
+        stage: LlmStage = getattr(self.settings.llm, side)
+        if stage.model is None:
+            return None
+        if self._store is None:
+            self._store = AnswerStore(self.settings.state / "answers.sqlite")
+        return StoredSource(Model(stage), self._store)
+
+    def ledger(self) -> Ledger:
+        """The ledger of the state folder."""
+        if self._ledger is None:
+            self._ledger = Ledger(self.settings.state / "ledger.sqlite")
+        return self._ledger
+
+    # Queries
+
+    async def expand(
+        self, text: str, index: str, *, query_id: str = "", exact: bool = False, deadline: float | None = None
+    ) -> Expanded:
+        """Every word that the model proposes for a query, with its statistics, verdict and boost.
+
+        `exact` counts instead of reading term vectors; `deadline` is how long the model may take, in seconds.
+        """
+        settings, target = self.settings.index(index), await self.target(index)
+        if self._expander is None:
+            self._expander = Expander(await self.frequencies(), self.answers("queries"))
+        return await self._expander.expand(text, target, settings, query_id=query_id, exact=exact, deadline=deadline)
+
+    async def compile(
+        self,
+        text: str,
+        index: str,
+        *,
+        mode: Mode | None = None,
+        sides: Sides = "both",
+        query_id: str = "",
+        body: Mapping[str, Any] | None = None,
+    ) -> tuple[dict[str, Any], Expanded | None]:
+        """The one request for a text, as the body of a `_search`, and the expansion in it.
+
+        `body` is the caller's own search around the text; else the configured baseline, else the plain query.
+        """
+        settings = self.settings.index(index)
+        shape = await self.shape(index, sides)
+        if body is None and settings.search.baseline is not None:
+            body = fill(settings.search.baseline, text)
+        if sides == "baseline":
+            return dict(body) if body is not None else {"query": original_query(text, shape)}, None
+        expanded = await self.expand(text, index, query_id=query_id)
+        expansion = expanded.expansion if sides != "documents" else expanded.expansion.limited_to(0, 0)
+        return compile_search(text, expansion, shape, mode=mode or settings.search.mode, body=body), expanded
+
+    async def search(
+        self,
+        text: str,
+        index: str,
+        *,
+        mode: Mode | None = None,
+        size: int = 10,
+        sides: Sides = "both",
+        query_id: str = "",
+        source: bool | Sequence[str] = True,
+        body: Mapping[str, Any] | None = None,
+    ) -> SearchResult:
+        """Search with one request. `sides="baseline"` sends the plain query. Raises ClusterError."""
+        request, expanded = await self.compile(text, index, mode=mode, sides=sides, query_id=query_id, body=body)
+        request = {**request, "size": size, "_source": source if isinstance(source, bool) else list(source)}
+        answer = await (await self.cluster()).request("POST", f"/{segment(index)}/_search", body=request)
+        return _result(answer, expanded, request)
+
+    async def contributions(self, index: str, result: SearchResult) -> dict[tuple[str, str], list[Contribution]]:
+        """What each clause added to the score of each hit, by (index, id). Raises ClusterError."""
+        hits = [(h.index, h.id) for h in result.hits]
+        return await contributions(await self.cluster(), index, result.request, hits)
+
+    # Documents
+
+    async def _page(self, index: str, *, concurrency: int | None = None) -> PageEnricher:
+        source = self.answers("documents")
+        if source is None:
+            raise ConfigurationError("no model for documents; set llm.documents.model, or use --recorded FILE")
+        return PageEnricher(
+            await self.frequencies(),
+            source,
+            await self.target(index),
+            self.settings.index(index),
+            concurrency=concurrency or self.settings.llm.documents.concurrency,
+        )
+
+    def _text_fields(self, index: str) -> list[str]:
+        return [name for name, _ in self.settings.index(index).fields]
+
+    async def _job(self, index: str, page: PageEnricher | None) -> Enrichment:
+        return Enrichment(
+            await self.cluster(),
+            await self.frequencies(),
+            await self.target(index),
+            page,
+            self.ledger(),
+            text_fields=self._text_fields(index),
+        )
+
+    async def prepare(self, index: str) -> None:
+        """Add our two fields to the mapping of an index; nothing happens where they are there."""
+        await ensure_fields(await self.cluster(), await self.target(index), self.settings.index(index).main)
+        self._targets.pop(index, None)
+
+    async def enrich(
+        self,
+        index: str,
+        *,
+        limits: Limits | None = None,
+        query: Mapping[str, Any] | None = None,
+        concurrency: int | None = None,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+    ) -> EnrichReport:
+        """Add `enriched_terms` to every pending or stale document. Adds the two fields to the mapping where they lack.
+
+        Raises ConfigurationError, ClusterError, ModelError; what fails for single documents is in the report.
+        """
+        page = await self._page(index, concurrency=concurrency)
+        await self.prepare(index)
+        return await (await self._job(index, page)).run(limits, query=query, on_progress=on_progress)
+
+    async def plan(
+        self, index: str, *, query: Mapping[str, Any] | None = None, concurrency: int | None = None
+    ) -> dict[str, Any]:
+        """What `enrich` would take: documents, calls, tokens, cost, seconds. Calls no model, writes nothing."""
+        stage = self.settings.llm.documents
+        return await plan(
+            await self.cluster(),
+            await self.frequencies(),
+            await self.target(index),
+            await self._page(index),
+            stage,
+            text_fields=self._text_fields(index),
+            query=query,
+            concurrency=concurrency or stage.concurrency,
+        )
+
+    async def undo(self, index: str, *, query: Mapping[str, Any] | None = None) -> int:
+        """Remove what `enrich` added, from all documents or those that match; returns from how many."""
+        return await (await self._job(index, None)).undo(query=query)
+
+    async def status(self, index: str) -> EnrichReport:
+        """How much of an index is enriched, and what all runs on it spent."""
+        return await (await self._job(index, None)).status()
+
+    async def failures(self, index: str) -> list[tuple[str, str, str]]:
+        """Index, id and reason of each document that failed last time."""
+        return (await self._job(index, None)).failures()
+
+    async def enrich_documents(
+        self, documents: Sequence[Mapping[str, Any]], index: str, *, id_field: str = "_id"
+    ) -> list[dict[str, Any]]:
+        """The ingest step for a loader of your own: the same documents with our two fields, ready for bulk.
+
+        A document for which the model failed comes back unchanged, to be picked up by the next `enrich`.
+        """
+        page = await self._page(index)
+        given = [(str(d.get(id_field, d.get("id", ""))), d) for d in documents]
+        results = await page.enrich(given)
+        return [{**d, **(r.fields or {})} for (_, d), r in zip(given, results, strict=True)]
+
+
+    # Indices
+
+    async def load(
+        self,
+        index: str,
+        documents: Iterable[tuple[str, Mapping[str, Any]]],
+        *,
+        analyzer: str = "english",
+        shards: int = 1,
+        made_by: str = "sira-es index",
+    ) -> tuple[int, dict[str, int]]:
+        """Load documents, as (id, source), into a new index; returns how many, and how many were refused by reason.
+
+        Raises InputError where the index exists.
+        """
+        cluster = await self.cluster()
+        await create_index(cluster, index, analyzer=analyzer, shards=shards, made_by=made_by)
+        return await index_documents(cluster, index, documents)
+
+    async def made_by(self, index: str) -> str | None:
+        """What made an index, as its mapping notes: empty where it does not say, None where there is no such index."""
+        return await made_by(await self.cluster(), index)
+
+    async def look_at(self, index: str, *, describe: bool = False) -> dict[str, Any]:
+        """What `init` writes down: text fields, analyzers, language, and a description of the collection.
+
+        `describe` has the configured model draft the description. Raises ModelError.
+        """
+        cluster = await self.cluster()
+        look = await look_at(cluster, index)
+        description = ""
+        if describe:
+            source = self.answers("documents") or self.answers("queries")
+            if source is None:
+                raise ConfigurationError("--describe needs a model; set llm.documents.model (SIRA_ES__LLM__DOCUMENTS__MODEL)")
+            description = " ".join((await source.ask(collection_prompt(look.sample))).text.split()).strip(' "')
+        return {
+            "url": self.settings.cluster.url[0],
+            "index": index,
+            "text_fields": [f.name for f in look.fields],
+            "analyzers": {f.name: f.search_analyzer for f in look.fields},
+            "language": look.language,
+            "description": description,
+        }
+
+    async def doctor(self, index: str | None = None, *, live: bool = False) -> list[Check]:
+        """Each thing that must hold, with its remedy; problems are in the list, not raised."""
+        try:
+            cluster = await self.cluster()
+            checks = await check_cluster(cluster)
+            if index is not None:
+                checks += await check_index(cluster, index, self._text_fields(index))
+        except SiraError as error:
+            return [Check("cluster", "problem", str(error), "correct cluster.url or the credentials")]
+        return [*checks, await self._check_model("documents", live), await self._check_model("queries", live)]
+
+    async def _check_model(self, side: Literal["queries", "documents"], live: bool) -> Check:
+        stage: LlmStage = getattr(self.settings.llm, side)
+        name = f"llm {side}"
+        if stage.model is None:
+            return Check(name, "warning", "no model is configured", f"set llm.{side}.model, or use recorded answers")
+        model = Model(stage)
+        price = "" if model.price(1000, 100) is not None else "; no price is known, so costs cannot be capped"
+        if not live:
+            return Check(name, "ok", f"{stage.model}, not called{price}")
+        started = time.monotonic()
+        try:
+            await model.ask(query_prompt("", "printer does not print", "office equipment", "en"))
+        except ModelError as error:
+            return Check(name, "problem", str(error), f"correct llm.{side}")
+        return Check(name, "ok", f"{stage.model} answered in {time.monotonic() - started:.1f} s{price}")
+
+
+def _result(answer: Any, expanded: Expanded | None, request: Mapping[str, Any]) -> SearchResult:
+    try:
+        found = answer["hits"]
+        total = found.get("total") or 0
+        hits = tuple(
+            Hit(str(h["_id"]), str(h["_index"]), h.get("_score"), h.get("_source") or {}) for h in found["hits"]
+        )
+        count = int(total["value"] if isinstance(total, Mapping) else total)
+        return SearchResult(hits, count, int(answer.get("took", 0)), expanded, request)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ClusterError(f"the cluster's answer to a search is not a search answer ({error}); is this URL the cluster?") from None
+
+
+def _blocking(
+    method: Callable[Concatenate[AsyncSira, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Sira, P], R]:
+    @functools.wraps(method)
+    def call(self: Sira, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.run(method(self.asynchronous, *args, **kwargs))
+
+    return call
+
+
+class Sira:
+    """The blocking twin of AsyncSira: the same methods, run on an event loop in a background thread."""
+
+    def __init__(self, settings: Settings, **options: Any) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="sira-es", daemon=True)
+        self._thread.start()
+        self.asynchronous = AsyncSira(settings, **options)
+
+    @classmethod
+    def from_config(cls, path: Path | str | None = None, **options: Any) -> Self:
+        """Read `sira-es.yml`; `options` override its keys by dotted name. Raises ConfigurationError."""
+        return cls(load_settings(path, **options))
+
+    def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        """Wait for a coroutine on the background loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def close(self) -> None:
+        """Give back connections, files and the thread."""
+        if self._loop.is_running():
+            self.run(self.asynchronous.close())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    search = _blocking(AsyncSira.search)
+    expand = _blocking(AsyncSira.expand)
+    compile = _blocking(AsyncSira.compile)
+    contributions = _blocking(AsyncSira.contributions)
+    enrich = _blocking(AsyncSira.enrich)
+    enrich_documents = _blocking(AsyncSira.enrich_documents)
+    plan = _blocking(AsyncSira.plan)
+    status = _blocking(AsyncSira.status)
+    failures = _blocking(AsyncSira.failures)
+    undo = _blocking(AsyncSira.undo)
+    load = _blocking(AsyncSira.load)
+    look_at = _blocking(AsyncSira.look_at)
+    doctor = _blocking(AsyncSira.doctor)

@@ -1,0 +1,229 @@
+"""What a model said becomes phrases worth asking the index about, or a reason why not.
+
+Nothing here knows the index. A phrase that comes out without a verdict is free of control characters and outer
+punctuation, short, in a script that its query or document uses, and the only one of its spelling.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from sira_es.vocabulary.model import Phrase, Proposal, Verdict
+
+__all__ = ["clean_document", "clean_query", "match_key", "normalise"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """The largest number of white-space words and characters of a phrase, and of phrases of one answer."""
+
+    words: int
+    characters: int
+    phrases: int
+
+
+_IN_QUERY = _Limits(words=4, characters=64, phrases=100)
+_IN_DOCUMENT = _Limits(words=4, characters=64, phrases=10)
+_QUESTION = _Limits(words=12, characters=120, phrases=4)
+_LEAST_CONFIDENCE = 0.01
+
+# First words of Unicode names that stand for another script, or for none of their own.
+_SAME_SCRIPT = {
+    "CJK": "HAN",
+    "HIRAGANA": "HAN",
+    "IDEOGRAPHIC": "HAN",
+    "KATAKANA": "HAN",
+    "KATAKANA-HIRAGANA": "HAN",
+    "MODIFIER": "LATIN",
+}
+_WITHOUT_SPACES = frozenset({"HAN", "KHMER", "LAO", "MYANMAR", "THAI"})
+_LANGUAGES_OF = {
+    "ARABIC": "ar ckb fa ps sd ug ur",
+    "ARMENIAN": "hy",
+    "BENGALI": "as bn",
+    "CYRILLIC": "ba be bg ce cv kk ky mk mn os ru sr tg tt uk",
+    "DEVANAGARI": "hi mr ne sa",
+    "ETHIOPIC": "am ti",
+    "GEORGIAN": "ka",
+    "GREEK": "el",
+    "GUJARATI": "gu",
+    "GURMUKHI": "pa",
+    "HAN": "ja zh",
+    "HANGUL": "ko",
+    "HEBREW": "he yi",
+    "KANNADA": "kn",
+    "KHMER": "km",
+    "LAO": "lo",
+    "MALAYALAM": "ml",
+    "MYANMAR": "my",
+    "ORIYA": "or",
+    "SINHALA": "si",
+    "TAMIL": "ta",
+    "TELUGU": "te",
+    "THAI": "th",
+    "TIBETAN": "bo dz",
+}
+_SCRIPT_OF = {language: script for script, languages in _LANGUAGES_OF.items() for language in languages.split()}
+
+
+def clean_query(
+    proposals: Sequence[Proposal], *, text: str, language: str = "", allowed: frozenset[str] = frozenset()
+) -> tuple[Phrase, ...]:
+    """Clean what was proposed for a query: one phrase a proposal, in their order.
+
+    `text` is the query and `language` the index's language as an ISO 639 code (a region may follow): their scripts are
+    accepted. `allowed` words and phrases may be in any script.
+    """
+    primary = language.lower().replace("_", "-").split("-")[0]
+    scripts = _scripts(text) | {"LATIN", _SCRIPT_OF.get(primary, "LATIN")}
+    return _first_of(_distinct(_clean(p, _IN_QUERY, scripts, allowed) for p in proposals), _IN_QUERY.phrases)
+
+
+def clean_document(
+    proposals: Sequence[Proposal],
+    *,
+    values: Sequence[str],
+    allowed: frozenset[str] = frozenset(),
+    questions: bool = False,
+) -> tuple[Phrase, ...]:
+    """Clean what was proposed for a document: one phrase a proposal, in their order.
+
+    `values` are the document's text values: a phrase that one of them holds as whole words is `present`. `allowed`
+    words and phrases may be in any script. With `questions` the proposals are questions that the document answers:
+    longer, fewer, and never `present`.
+    """
+    limits = _QUESTION if questions else _IN_DOCUMENT
+    scripts = _scripts("".join(values)) | {"LATIN"}
+    phrases = _distinct(_clean(p, limits, scripts, allowed) for p in proposals)
+    if not questions:
+        text = "\n".join(normalise(v).casefold() for v in values)
+        phrases = [
+            replace(p, verdict=Verdict.PRESENT, reason="the text has it")
+            if p.verdict is None and _holds(text, p.phrase.casefold())
+            else p
+            for p in phrases
+        ]
+    return _first_of(phrases, limits.phrases)
+
+
+def normalise(text: str) -> str:
+    """Text in Unicode NFC: characters of category C are spaces, white space is single and not at the ends."""
+    text = unicodedata.normalize("NFC", text)
+    control = {ord(c): " " for c in set(text) if unicodedata.category(c)[0] == "C" and not c.isspace()}
+    return " ".join((text.translate(control) if control else text).split())
+
+
+def match_key(text: str) -> str:
+    """What words or phrases have in common that people call the same: case and outer punctuation do not count."""
+    plain = normalise(text)
+    return (_trimmed(plain) or plain).casefold()
+
+
+def _trimmed(text: str) -> str:
+    """Normalised text without what is no word character at its ends; marks stay with the letter they belong to."""
+    start, end = 0, len(text)
+    while start < end and not _in_word(text[start]):
+        start += 1
+    while end > start and not _in_word(text[end - 1]):
+        end -= 1
+    while start < end < len(text) and _is_mark(text[end]):
+        end += 1
+    return text[start:end]
+
+
+def _in_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character)[0] == "M"
+
+
+def _clean(proposal: Proposal, limits: _Limits, scripts: frozenset[str], allowed: frozenset[str]) -> Phrase:
+    text = _trimmed(normalise(proposal.phrase))
+    p = proposal.confidence
+    number = isinstance(p, int | float) and not math.isnan(p)
+    phrase = Phrase(
+        phrase=text,
+        confidence=min(1.0, p) if number and p > 0 else _LEAST_CONFIDENCE,
+        stands_for=normalise(proposal.stands_for),
+        own=proposal.own,
+    )
+    if not text:
+        return replace(phrase, verdict=Verdict.MALFORMED, reason="it has no word")
+    if len(text) > limits.characters:
+        return replace(phrase, verdict=Verdict.MALFORMED, reason=f"longer than {limits.characters} characters")
+    if len(text.split()) > limits.words:
+        return replace(phrase, verdict=Verdict.MALFORMED, reason=f"more than {limits.words} words")
+    if not number:
+        return replace(phrase, verdict=Verdict.MALFORMED, reason="its confidence is not a number")
+    if foreign := _foreign_script(text, scripts, allowed):
+        return replace(phrase, verdict=Verdict.SCRIPT, reason=f"no {foreign} script is in use here")
+    return phrase
+
+
+def _foreign_script(text: str, scripts: frozenset[str], allowed: frozenset[str]) -> str:
+    keys = {match_key(a) for a in allowed}
+    if match_key(text) in keys:
+        return ""
+    judged = " ".join(w for w in text.split() if match_key(w) not in keys)
+    return min(_scripts(judged) - scripts, default="")
+
+
+def _scripts(text: str) -> frozenset[str]:
+    """The scripts of a text's letters: first words of Unicode names, those of the plain form of a variant (NFKC)."""
+    plain = unicodedata.normalize("NFKC", "".join(sorted(set(text))))
+    names = (unicodedata.name(c, "NAMELESS").split()[0] for c in set(plain) if unicodedata.category(c)[0] == "L")
+    return frozenset(_SAME_SCRIPT.get(name, name) for name in names)
+
+
+def _distinct(phrases: Iterable[Phrase]) -> list[Phrase]:
+    """Phrases of one spelling in whatever case: the highest confidence stays, the first on a tie."""
+    result = list(phrases)
+    best: dict[str, Phrase] = {}
+    for place in _by_confidence(result):
+        phrase = result[place]
+        kept = best.setdefault(match_key(phrase.phrase), phrase)
+        if kept is not phrase:
+            result[place] = replace(phrase, verdict=Verdict.REPEATED, reason=f"the same as '{kept.phrase}'")
+    return result
+
+
+def _first_of(phrases: Iterable[Phrase], limit: int) -> tuple[Phrase, ...]:
+    """The phrases with all but the `limit` most confident ones capped."""
+    result = list(phrases)
+    for place in _by_confidence(result)[limit:]:
+        result[place] = replace(result[place], verdict=Verdict.CAPPED, reason=f"more than {limit} phrases")
+    return tuple(result)
+
+
+def _by_confidence(phrases: Sequence[Phrase]) -> list[int]:
+    """The places of the phrases without a verdict, the most confident first, in the order of the answer on a tie."""
+    open_places = (i for i, p in enumerate(phrases) if p.verdict is None)
+    return sorted(open_places, key=lambda i: -phrases[i].confidence)
+
+
+def _holds(text: str, phrase: str) -> bool:
+    """Whether a case-folded text has a phrase as whole words."""
+    at = text.find(phrase)
+    while at >= 0:
+        if not _within_word(text, at) and not _within_word(text, at + len(phrase)):
+            return True
+        at = text.find(phrase, at + 1)
+    return False
+
+
+def _within_word(text: str, at: int) -> bool:
+    """Whether a place lies inside a word; in scripts that are written without spaces words may end anywhere."""
+    if not 0 < at < len(text):
+        return False
+    before, after = text[at - 1], text[at]
+    if _is_mark(after):
+        return True
+    if not _in_word(after) or not (_in_word(before) or _is_mark(before)):
+        return False
+    sides = before + after
+    return sides.isascii() or not _WITHOUT_SPACES & _scripts(sides)
