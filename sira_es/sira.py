@@ -6,6 +6,7 @@ import asyncio
 import functools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,10 @@ from sira_es.cluster.connect import Cluster, connect, segment
 from sira_es.cluster.engine import clause_limit
 from sira_es.cluster.look import look_at
 from sira_es.cluster.schema import create_index, ensure_fields, made_by
-from sira_es.cluster.statistics import DocumentFrequencies
+from sira_es.cluster.statistics import Coverage, DocumentFrequencies
 from sira_es.cluster.target import Target, describe
 from sira_es.cluster.write import index_documents
+from sira_es.dsl.compile import Coverage as CoverageKind
 from sira_es.dsl.compile import Mode, Shape, compile_search, fill, original_query
 from sira_es.enrich.job import EnrichReport, Enrichment, Limits, Progress
 from sira_es.enrich.ledger import Ledger
@@ -27,6 +29,7 @@ from sira_es.enrich.page import PageEnricher
 from sira_es.enrich.plan import plan
 from sira_es.errors import ClusterError, ConfigurationError, ModelError, SiraError
 from sira_es.expand import Contribution, Expanded, Expander, contributions
+from sira_es.llm.answer import collection_description, is_usable
 from sira_es.llm.model import AnswerSource, Model
 from sira_es.llm.prompts import collection_prompt, query_prompt
 from sira_es.llm.recorded import RecordedAnswers
@@ -105,8 +108,8 @@ class AsyncSira:
 
     async def close(self) -> None:
         """Give back connections and files."""
-        if self._expander is not None:
-            await self._expander.close()
+        if self._frequencies is not None:
+            await self._frequencies.close()
         for source in self._sources.values():
             if source is not None:
                 await source.close()
@@ -152,7 +155,7 @@ class AsyncSira:
             coverage = await (await self.frequencies()).coverage(target, [name for name, _ in settings.fields])
         return Shape(
             fields=settings.fields,
-            coverage=coverage.kind if coverage else "none",
+            coverage=_kind(coverage),
             one_analyzer=target.one_analyzer,
             clause_limit=await self._limit(),
         )
@@ -177,7 +180,12 @@ class AsyncSira:
             return None
         if self._store is None:
             self._store = AnswerStore(self.settings.state / "answers.sqlite")
-        return StoredSource(Model(stage), self._store)
+        return StoredSource(
+            Model(stage),
+            self._store,
+            usable=lambda prompt, answer: is_usable(answer.text, prompt.kind),
+            max_cost_per_day=stage.max_cost_per_day,
+        )
 
     def ledger(self) -> Ledger:
         """The ledger of the state folder."""
@@ -353,7 +361,8 @@ class AsyncSira:
         """
         cluster = await self.cluster()
         await create_index(cluster, index, analyzer=analyzer, shards=shards, made_by=made_by)
-        return await index_documents(cluster, index, documents)
+        loaded = await index_documents(cluster, index, documents)
+        return loaded.documents, dict(Counter(outcome.reason for outcome in loaded.failed))
 
     async def made_by(self, index: str) -> str | None:
         """What made an index, as its mapping notes: empty where it does not say, None where there is no such index."""
@@ -368,10 +377,8 @@ class AsyncSira:
         look = await look_at(cluster, index)
         description = ""
         if describe:
-            source = self.answers("documents") or self.answers("queries")
-            if source is None:
-                raise ConfigurationError("--describe needs a model; set llm.documents.model (SIRA_ES__LLM__DOCUMENTS__MODEL)")
-            description = " ".join((await source.ask(collection_prompt(look.sample))).text.split()).strip(' "')
+            stage = self.settings.llm.documents if self.settings.llm.documents.model else self.settings.llm.queries
+            description = collection_description((await Model(stage).ask(collection_prompt(look.sample))).text)
         return {
             "url": self.settings.cluster.url[0],
             "index": index,
@@ -407,6 +414,12 @@ class AsyncSira:
         except ModelError as error:
             return Check(name, "problem", str(error), f"correct llm.{side}")
         return Check(name, "ok", f"{stage.model} answered in {time.monotonic() - started:.1f} s{price}")
+
+
+def _kind(coverage: Coverage | None) -> CoverageKind:
+    if coverage is None or not coverage.enriched:
+        return "none"
+    return "full" if coverage.fully_enriched else "partial"
 
 
 def _result(answer: Any, expanded: Expanded | None, request: Mapping[str, Any]) -> SearchResult:

@@ -12,7 +12,7 @@ from sira_es.cli.eval import RUNS, assess_index, show
 from sira_es.cli.search import headline
 from sira_es.errors import UnsupportedError
 from sira_es.evaluate import Evaluation, Search, read_documents
-from sira_es.resources import example
+from sira_es.resources import data_file
 from sira_es.settings import IndexSettings, Settings, load_settings
 from sira_es.sira import AsyncSira
 
@@ -56,13 +56,13 @@ def _node(options: Options) -> str:
 
 
 def _settings(url: str) -> Settings:
-    settings = load_settings(example("sira-es.yml"), **{"cluster.url": url})
+    settings = load_settings(data_file("examples", "sira-es.yml"), **{"cluster.url": url})
     index: IndexSettings = next(iter(settings.indices.values()))
     return settings.model_copy(update={"indices": {INDEX: index}, "state": settings.state / "demo"})
 
 
 async def _demo(options: Options, settings: Settings) -> Evaluation:
-    faq = example("stackfaq")
+    faq = data_file("examples", "stackfaq")
     async with AsyncSira(
         settings, query_answers=faq / "recorded" / "queries.jsonl.gz", document_answers=faq / "recorded" / "documents.jsonl.gz"
     ) as sira:

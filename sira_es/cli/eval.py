@@ -133,9 +133,9 @@ def show(evaluation: Evaluation) -> None:
         if run == evaluation.baseline:
             rows.append([*row, "", "", "", ""])
             continue
-        c = evaluation.comparisons[run][first].to_json()
-        gain = "" if c["relative"] is None else f"{c['relative']:+.1%}"
-        better = f"{c['better'] / len(evaluation.queries):.0%}"
-        rows.append([*row, gain, f"{c['p']:.1g}" if c["p"] is not None else "", f"{c['worse_by_0.1']:.1%}", better])
+        c = evaluation.comparisons[run][first]
+        gain = "" if c.relative is None else f"{c.relative:+.1%}"
+        p = "" if c.p is None else f"{c.p:.1g}"
+        rows.append([*row, gain, p, f"{c.worse_by_0_1:.1%}", f"{c.better / len(evaluation.queries):.0%}"])
     table(rows, head)
     click.echo(f"{len(evaluation.queries)} queries; gain, p and shares are of {first}")

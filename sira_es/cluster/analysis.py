@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sira_es.errors import ClusterError
-
 __all__ = ["MAX_UNITS", "RawWord", "Token", "plain_words", "sendable", "split", "tokens_of"]
 
 MAX_UNITS = 10_000
@@ -50,18 +48,13 @@ def sendable(text: str) -> str:
 def tokens_of(vector: Mapping[str, Any]) -> list[Token]:
     """The tokens of one field of a term vectors answer, in the order of the text; equal ones at one place once.
 
-    Raises ClusterError where the answer lacks positions or offsets.
+    Raises KeyError, TypeError or the like where the answer has another form.
     """
-    try:
-        found = {
-            Token(str(term), int(t["position"]), int(t["start_offset"]), int(t["end_offset"]))
-            for term, entry in vector["terms"].items()
-            for t in entry["tokens"]
-        }
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ClusterError(
-            "the cluster's term vectors have an unexpected shape; is this Elasticsearch or OpenSearch?"
-        ) from error
+    found = {
+        Token(str(term), int(t["position"]), int(t["start_offset"]), int(t["end_offset"]))
+        for term, entry in vector["terms"].items()
+        for t in entry["tokens"]
+    }
     return sorted(found, key=lambda t: (t.position, t.start, t.end, t.text))
 
 

@@ -40,6 +40,9 @@ class Cache(Generic[V]):
         while len(self._values) > self._size:
             self._values.popitem(last=False)
 
+    def clear(self) -> None:
+        self._values.clear()
+
 
 class SingleFlight:
     """Equal calls at the same time share one run, which goes on when a caller goes away: the next wants its answer."""

@@ -176,20 +176,21 @@ async def _exchange(
     headers: Mapping[str, str],
     reads: bool,
 ) -> Answer:
-    """Send until there is an answer: to another node where one is not reached, reads again after a loss or if busy."""
+    """Send until there is an answer: elsewhere if a node is not reached, and a read again after a loss or if busy."""
     pauses = list(_PAUSES) if reads else []
     unreached, lost = len(settings.url), 1 if reads else 0
     while True:
         try:
             answer = await transport.send(*request, headers)
         except NoAnswer as error:
-            timed_out = isinstance(error.cause, TimeoutError)
-            unreached -= 0 if error.sent else 1
-            lost -= 1 if error.sent else 0
-            if (error.sent and (lost < 0 or timed_out)) or unreached <= 0:
-                nodes = f"none of {len(settings.url)} nodes answers: " if len(settings.url) > 1 else ""
-                raise ClusterUnreachable(nodes + why_no_answer(error, settings.timeout)) from None
-            continue
+            if error.sent and lost and not isinstance(error.cause, TimeoutError):
+                lost -= 1
+                continue
+            unreached -= 1
+            if not error.sent and unreached:
+                continue
+            which = "" if error.sent or len(settings.url) == 1 else f"none of {len(settings.url)} nodes answers: "
+            raise ClusterUnreachable(which + why_no_answer(error, settings.timeout)) from None
         if answer.status not in _BUSY or not pauses:
             return answer
         await asyncio.sleep(pauses.pop(0))
@@ -226,7 +227,7 @@ def expected(what: str) -> Iterator[None]:
 
 
 def cause_of(error: Any) -> tuple[str, str]:
-    """Type and reason of the root cause of an `error` as engines nest it; with the reason of the deepest `caused_by`."""
+    """Type and reason of the root cause of an `error` as engines nest it, and the reason of the deepest `caused_by`."""
     if not isinstance(error, dict):
         return "", " ".join(str(error or "").split())[:500]
     roots = error.get("root_cause")

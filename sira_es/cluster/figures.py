@@ -1,17 +1,16 @@
 """Requests for document frequencies, and what their answers say: pure functions.
 
-Term vectors of an artificial document tell what one shard knows of each of its tokens, deleted documents included. Counts are
-searches of size 0: exact, and as the caller sees the documents.
+Term vectors of an artificial document tell what one shard knows of each of its tokens, deleted documents included.
+Counts are searches of size 0: exact, and as the caller sees the documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sira_es.cluster.analysis import RawWord, split, tokens_of
-from sira_es.cluster.connect import expected
 
 __all__ = [
     "Asked",
@@ -30,12 +29,13 @@ __all__ = [
     "word_query",
 ]
 
-_WHAT = "term vectors"
+# What reading an answer of another form raises. Such an answer tells nothing, as an error tells nothing.
+_UNEXPECTED = (AttributeError, KeyError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A text field. `parent` is the field that holds its value in a document: itself, or the one it is a sub-field of."""
+    """A text field. `parent` is what holds its value in a document: itself, or the field that it is a sub-field of."""
 
     name: str
     parent: str
@@ -47,8 +47,8 @@ class Field:
 class Asked:
     """What is asked about: fields of a concrete `index`, and `routing` values, one for each of its shards.
 
-    `main` separates words; `fields` are those df is about; `enriched` is None where the index does not map it; `dated` marks a
-    part of a data stream, where a document must have a time.
+    `main` separates words; `fields` are those df is about; `enriched` is None where the index does not map it; `dated`
+    marks a part of a data stream, where a document must have a time.
     """
 
     index: str
@@ -64,7 +64,7 @@ class Asked:
 
     @property
     def carrier(self) -> Field:
-        """The field in whose name texts are analysed: one that no object and no other field holds, where there is one."""
+        """The field in whose name texts are analysed: one that no object and no other field holds, if there is one."""
         return next((f for f in (self.main, *self.all_fields) if "." not in f.name), self.main)
 
     @property
@@ -77,8 +77,8 @@ class Asked:
 class Figures:
     """What is known of a word: numbers of documents with it in a text field and in enriched_terms, None: not known.
 
-    `doc_count` is the largest number of documents that any text field has, deleted ones included; None for counts, which
-    include none. `exact` is False where df is the largest of several fields' figures and may be more.
+    `doc_count` is the largest number of documents that any text field has, deleted ones included; None for counts,
+    which include none. `exact` is False where df is the largest of several fields' figures and may be more.
     """
 
     df: int | None
@@ -130,37 +130,38 @@ def statistics_items(asked: Asked, texts: Sequence[str]) -> list[dict[str, Any]]
 
 def analysis_of(asked: Asked, text: str, items: Sequence[Any]) -> tuple[RawWord, ...] | None:
     """The words of a text from its items of the answer; None where the cluster did not analyse it."""
-    if len(items) != len(asked.analyzers) or any(not isinstance(i, Mapping) or "error" in i for i in items):
+    if len(items) != len(asked.analyzers):
         return None
-    with expected(_WHAT):
+    try:
         main, *others = [tokens_of(next(iter(i["term_vectors"].values()), {"terms": {}})) for i in items]
+    except _UNEXPECTED:
+        return None
     return split(text, main, others)
 
 
-def field_sums(asked: Asked, items: Sequence[Any], words: Iterable[RawWord]) -> dict[str, FieldSum] | None:
-    """The figures of each field, summed over the shards' items; None where one of them is missing or leaves out a field.
+def field_sums(asked: Asked, items: Sequence[Any], words: Collection[RawWord]) -> dict[str, FieldSum] | None:
+    """The figures of each field, summed over the shards' items; None where one of them failed or lacks a field.
 
-    An absent `doc_freq` is 0 on that shard. A field is absent from an answer where it has no token of the texts.
+    An absent `doc_freq` is 0 on that shard. A field is rightly absent where its analyzer leaves nothing of the texts.
     """
-    if len(items) != len(asked.routing) or any(not isinstance(i, Mapping) or "error" in i for i in items):
+    if len(items) != len(asked.routing):
         return None
-    words = list(words)
-    sums = {}
-    for field in asked.all_fields:
-        spoken = any(_tokens(asked, field, w) for w in words)
-        doc_count, tokens = 0, dict[str, int]()
-        for item in items:
-            with expected(_WHAT):
-                vector = item["term_vectors"].get(field.name)
-                if vector is None:
-                    if spoken:
-                        return None
-                    continue
-                doc_count += int(vector["field_statistics"]["doc_count"])
-                for token, entry in vector["terms"].items():
-                    tokens[token] = tokens.get(token, 0) + int(entry.get("doc_freq", 0))
-        sums[field.name] = FieldSum(doc_count, tokens)
-    return sums
+    spoken = {f.name for f in asked.all_fields if any(_tokens(asked, f, w) for w in words)}
+    try:
+        vectors = [item["term_vectors"] for item in items]
+        if any(name not in v for name in spoken for v in vectors):
+            return None
+        return {f.name: _sum([v[f.name] for v in vectors if f.name in v]) for f in asked.all_fields}
+    except _UNEXPECTED:
+        return None
+
+
+def _sum(vectors: Sequence[Mapping[str, Any]]) -> FieldSum:
+    tokens: dict[str, int] = {}
+    for vector in vectors:
+        for token, entry in vector["terms"].items():
+            tokens[token] = tokens.get(token, 0) + int(entry.get("doc_freq", 0))
+    return FieldSum(sum(int(v["field_statistics"]["doc_count"]) for v in vectors), tokens)
 
 
 def told_by_vectors(asked: Asked, word: RawWord) -> bool:
@@ -200,7 +201,7 @@ def scaled(figures: Figures, documents: int | None) -> Figures:
 
 
 def word_query(word: RawWord, fields: Sequence[str]) -> dict[str, Any]:
-    """The documents with a word in any of the fields: all its tokens, as a phrase where the analyzer makes several of it."""
+    """The documents with a word in any of the fields: a phrase where the analyzer makes several tokens of it."""
     how = {"type": "phrase"} if len(word.tokens) > 1 else {"operator": "and"}
     return {"multi_match": {"query": word.text, "fields": list(fields), **how}}
 
@@ -233,7 +234,7 @@ def _count_in(response: Any) -> int | None:
         if response.get("error") or response.get("timed_out") or response["_shards"]["failed"]:
             return None
         return int(response["hits"]["total"]["value"])
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except _UNEXPECTED:
         return None
 
 

@@ -1,13 +1,15 @@
-"""Document frequencies of words and phrases on a live target: term vectors where they are right, counts everywhere else.
+"""Document frequencies of words and phrases on a live target: by term vectors where they are right, else by counts.
 
-At most two requests for any list of texts, one where the number of documents is known, none for what was asked a moment ago.
+At most two requests for the texts of a query, one where the number of documents is known, none for what was asked a
+moment ago.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sira_es.cluster.analysis import RawWord, plain_words, sendable
@@ -29,14 +31,16 @@ from sira_es.cluster.figures import (
     told_by_vectors,
     word_query,
 )
-from sira_es.cluster.target import ENRICHED, ConcreteIndex, Target
+from sira_es.cluster.target import ENRICHED, FieldInfo, Target
 from sira_es.errors import ClusterError, ClusterUnreachable
 from sira_es.vocabulary.model import Analysis, Statistics, Word
 
 __all__ = ["Coverage", "DocumentFrequencies"]
 
 _SEARCHES = 500  # in one _msearch
-_FILTER = "responses.hits.total.value,responses._shards.failed,responses.timed_out,responses.error.type,responses.status"
+_FILTER = (
+    "responses.hits.total.value,responses._shards.failed,responses.timed_out,responses.error.type,responses.status"
+)
 _FULL = 0.98
 
 log = logging.getLogger(__name__)
@@ -44,7 +48,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many documents a target has for a caller, how many with a text field, and how many enriched; None: unknown."""
+    """How many documents a caller sees in a target, how many with a text field, how many enriched; None: unknown."""
 
     documents: int | None
     with_text: int | None
@@ -63,22 +67,47 @@ _UNKNOWN = Coverage(None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """A target, its fields and whose eyes see it. `vectors`: term vectors are right here. `key` names all of it in caches."""
+    """A target and its fields as an identity sees them (`place`), with how words are separated and looked up (`key`).
+
+    `vectors`: term vectors are right here.
+    """
 
     target: Target
     fields: tuple[str, ...]
     main: str
     vectors: bool
+    place: str
     key: str
-
-    @property
-    def index(self) -> ConcreteIndex | None:
-        """The index whose analyzers separate words: the first that has the main field."""
-        return next((i for i in self.target.indices if i.field(self.main)), None)
 
     @property
     def enriched(self) -> bool:
         return any(i.has_enriched for i in self.target.indices)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a look-up has found so far."""
+
+    words: dict[str, tuple[RawWord, ...]] = field(default_factory=dict)
+    figures: dict[RawWord, Figures] = field(default_factory=dict)
+    coverage: Coverage = _UNKNOWN
+
+    def all_words(self) -> list[RawWord]:
+        return list(dict.fromkeys(w for ws in self.words.values() for w in ws))
+
+    def analysis(self, text: str, sent: str) -> Analysis:
+        words = []
+        for raw in self.words[sent]:
+            known = scaled(self.figures[raw], self.coverage.documents)
+            words.append(Word(raw.text, raw.tokens, known.df, known.enriched_df, known.exact))
+        return Analysis(text, tuple(words))
+
+    def source(self, scope: _Scope) -> str:
+        figures = self.figures.values()
+        if figures and all(f.df is None for f in figures):
+            return "none"
+        by_vectors = any(f.doc_count is not None for f in figures) if figures else scope.vectors
+        return "term_vectors" if by_vectors else "counts"
 
 
 class DocumentFrequencies:
@@ -92,13 +121,16 @@ class DocumentFrequencies:
         self._texts: Cache[tuple[RawWord, ...]] = Cache(size, ttl)
         self._figures: Cache[Figures] = Cache(size, ttl)
         self._coverages: Cache[Coverage] = Cache(size, ttl)
-        self._parents: Cache[frozenset[str]] = Cache(size, ttl)
+        self._parents: Cache[frozenset[str]] = Cache(size, float("inf"))  # a field does not become an object
         self._flight = SingleFlight()
 
     def as_caller(self, headers: Mapping[str, str]) -> DocumentFrequencies:
-        """The same look-ups with somebody else's credentials. What is kept is shared, each identity's figures apart."""
-        other = object.__new__(DocumentFrequencies)
-        other.__dict__.update(self.__dict__, _cluster=self._cluster.as_caller(headers))
+        """The same look-ups under somebody else's credentials. What is kept is shared, each identity's figures apart.
+
+        Raises UnsupportedError as Cluster.as_caller does.
+        """
+        other = copy.copy(self)
+        other._cluster = self._cluster.as_caller(headers)
         return other
 
     async def look_up(
@@ -113,42 +145,160 @@ class DocumentFrequencies:
     ) -> Statistics:
         """The words of each text, as the main field's search analyzer separates them, with their document frequencies.
 
-        `restricted`: these credentials may not see every document. `exact`: count each word. Otherwise term vectors tell the
-        figures of a whole concrete index, and counts those of any other target.
+        `restricted`: these credentials may not see every document. `exact`: count each word. Otherwise term vectors
+        tell the figures of one whole concrete index, and counts those of any other target.
         """
         scope = self._scope(target, fields, main_field, vectors=not exact and not restricted)
         sent = tuple(sendable(text) for text in texts)
-        words, figures, coverage = await self._flight.run((scope.key, sent), lambda: self._look_up(scope, sent))
-
-        def word(raw: RawWord) -> Word:
-            known = scaled(figures.get(raw, Figures(None, None)), coverage.documents)
-            return Word(raw.text, raw.tokens, known.df, known.enriched_df, known.exact)
-
-        analyses = tuple(
-            Analysis(text, tuple(word(raw) for raw in words[clean])) for text, clean in zip(texts, sent, strict=True)
-        )
-        return Statistics(coverage.documents, analyses, _source(scope, figures, any(words.values())))
+        found = await self._flight.run((scope.key, sent), lambda: self._look_up(scope, sent))
+        analyses = tuple(found.analysis(text, clean) for text, clean in zip(texts, sent, strict=True))
+        return Statistics(found.coverage.documents, analyses, found.source(scope))
 
     async def coverage(self, target: Target, fields: Sequence[str]) -> Coverage:
         """How much of the target is enriched, as these credentials see it."""
         scope = self._scope(target, fields, "", vectors=False)
-        known = self._coverages.get(self._place(scope))
-        if known:
+        if known := self._coverages.get(scope.place):
             return known
-        _, found = await self._flight.run((scope.key, "coverage"), lambda: self._count(scope, (), _UNKNOWN))
-        return found
+        return await self._flight.run((scope.place, "coverage"), lambda: self._count(scope, _Found(), (), None))
+
+    def forget(self) -> None:
+        """Ask again for everything: documents were written."""
+        for cache in (self._figures, self._coverages):
+            cache.clear()
 
     async def close(self) -> None:
         """End the look-ups that are under way."""
         await self._flight.close()
 
     def _scope(self, target: Target, fields: Sequence[str], main: str, *, vectors: bool) -> _Scope:
-        single = target.single
-        whole = single is not None and len(single.routing) == single.shards
-        vectors = vectors and whole and bool(single) and all(single.field(f) for f in (main, *fields))
-        indices = [i.name for i in target.indices]
-        key = repr((self._cluster.identity, target.name, target.kind, indices, list(fields), main, vectors))
-        return _Scope(target, tuple(fields), main, vectors, key)
+        one = target.single
+        whole = one is not None and len(one.routing) == one.shards and all(one.field(f) for f in (main, *fields))
+        names = [i.name for i in target.indices]
+        place = repr((self._cluster.identity, target.name, target.kind, names, list(fields)))
+        vectors = vectors and whole
+        return _Scope(target, tuple(fields), main, vectors, place, repr((place, main, vectors)))
 
-    def _place(self, scope: _Scope) -> tuple[str, ...]:
-        return (self._cluster.identity, scope.target.name, *(i.name for i in scope.target.indices), *scope.fields)
+    async def _look_up(self, scope: _Scope, sent: Sequence[str]) -> _Found:
+        found = _Found()
+        for text in sent:
+            words = self._texts.get((scope.key, text)) if text.strip() else ()
+            if words is not None:
+                found.words[text] = words
+        self._recall(scope, found)
+        await self._read(scope, found, [t for t in dict.fromkeys(sent) if t not in found.words])
+        for text in sent:
+            found.words.setdefault(text, plain_words(text))
+        self._recall(scope, found)
+        missing = [w for w in found.all_words() if w not in found.figures]
+        coverage = self._coverages.get(scope.place)
+        if missing or coverage is None:
+            coverage = await self._count(scope, found, missing, coverage)
+        found.coverage = coverage
+        return found
+
+    def _recall(self, scope: _Scope, found: _Found) -> None:
+        for word in found.all_words():
+            if word not in found.figures and (known := self._figures.get((scope.key, word))):
+                found.figures[word] = known
+
+    def _keep(self, scope: _Scope, found: _Found, word: RawWord, figures: Figures) -> None:
+        found.figures[word] = figures
+        if figures.df is not None and figures.enriched_df is not None:
+            self._figures.put((scope.key, word), figures)
+
+    async def _read(self, scope: _Scope, found: _Found, unread: Sequence[str]) -> None:
+        """One request that separates the unread texts, with the figures of words where term vectors are right."""
+        asked = await self._asked(scope)
+        if asked is None:
+            return
+        stale = [t for t, ws in found.words.items() if any(_to_ask(asked, found, w) for w in ws)]
+        asking = [*unread, *stale] if scope.vectors else []
+        items = analysis_items(asked, unread) + (statistics_items(asked, asking) if asking else [])
+        if not items:
+            return
+        answer = await self._ask("POST", f"/{segment(asked.index)}/_mtermvectors", body={"docs": items})
+        docs = answer.get("docs") if isinstance(answer, Mapping) else None
+        if not isinstance(docs, list) or len(docs) != len(items):
+            return
+        width = len(asked.analyzers)
+        for i, text in enumerate(unread):
+            words = analysis_of(asked, text, docs[i * width : (i + 1) * width])
+            if words is not None:
+                found.words[text] = words
+                self._texts.put((scope.key, text), words)
+        new = {w for t in asking for w in found.words.get(t, ())}
+        sums = field_sums(asked, docs[width * len(unread) :], new)
+        for word in new if sums else ():
+            if figures := figures_of(asked, word, sums or {}):
+                self._keep(scope, found, word, figures)
+
+    async def _count(
+        self, scope: _Scope, found: _Found, words: Sequence[RawWord], coverage: Coverage | None
+    ) -> Coverage:
+        """One request that counts the documents with each word, and with it the coverage where that is not known."""
+        lists = [scope.fields, (ENRICHED,)] if scope.enriched else [scope.fields]
+        queries = [] if coverage else coverage_queries(scope.fields)
+        queries += [word_query(word, fields) for word in words for fields in lists]
+        counts: list[int | None] = []
+        for start in range(0, len(queries), _SEARCHES):
+            part = queries[start : start + _SEARCHES]
+            path = f"/{segment(scope.target.name)}/_msearch"
+            answer = await self._ask("POST", path, params={"filter_path": _FILTER}, lines=search_lines(part))
+            counts += counts_in(answer, len(part))
+        if coverage is None:
+            coverage = Coverage(*counts[:3])
+            del counts[:3]
+            if None not in (coverage.documents, coverage.with_text, coverage.enriched):
+                self._coverages.put(scope.place, coverage)
+        for i, word in enumerate(words):
+            df, enriched = counts[i * len(lists)], counts[i * len(lists) + 1] if scope.enriched else 0
+            self._keep(scope, found, word, Figures(df, enriched, exact=df is not None))
+        return coverage
+
+    async def _asked(self, scope: _Scope) -> Asked | None:
+        """How the words of the scope are looked up in one index; None where no index has the main field as text."""
+        index = next((i for i in scope.target.indices if i.field(scope.main)), None)
+        main, *others = [index.field(f) for f in (scope.main, *scope.fields)] if index else [None]
+        if index is None or main is None:
+            return None
+        looked_up = [f for f in others if f] if scope.vectors else []
+        written = [f.name for f in (main, *looked_up)] if scope.vectors or not index.has_enriched else []
+        leaves = await self._leaves(index.name, [n.rpartition(".")[0] for n in written if "." in n])
+
+        def described(info: FieldInfo) -> Field:
+            above = info.name.rpartition(".")[0]
+            return Field(info.name, above if above in leaves else info.name, info.analyzer, info.search_analyzer)
+
+        enriched = Field(ENRICHED, ENRICHED, main.analyzer, main.search_analyzer) if index.has_enriched else None
+        dated = scope.target.kind == "data_stream" or index.name.startswith(".ds-")
+        fields = tuple(described(f) for f in looked_up)
+        return Asked(index.name, index.routing or ("0",), described(main), fields, enriched, dated)
+
+    async def _leaves(self, index: str, names: Sequence[str]) -> frozenset[str]:
+        """Those of the names that are fields, not objects: a sub-field is written in the name of the field above it."""
+        if not names:
+            return frozenset()
+        key = (index, *names)
+        leaves = self._parents.get(key)
+        if leaves is None:
+            answer = await self._ask("GET", f"/{segment(index)}/_mapping/field/{','.join(map(segment, names))}")
+            try:
+                leaves = frozenset(answer[index]["mappings"])
+            except (KeyError, TypeError):
+                return frozenset()
+            self._parents.put(key, leaves)
+        return leaves
+
+    async def _ask(self, method: str, path: str, **content: Any) -> Any:
+        """The answer, or None where the cluster refuses: a search goes on without figures."""
+        try:
+            return await self._cluster.request(method, path, **content)
+        except ClusterUnreachable:
+            raise
+        except ClusterError as error:
+            log.warning("no document frequencies: %s", error)
+            return None
+
+
+def _to_ask(asked: Asked, found: _Found, word: RawWord) -> bool:
+    return word not in found.figures and told_by_vectors(asked, word)

@@ -141,7 +141,9 @@ class OpenSearchDoor:
 
     async def close(self) -> None:
         await self._opened.aclose()
-        await self._client.close()
+        if self._ready:  # the client forgets those that its pool holds for dead
+            for node in self._client.transport.seed_connections:
+                await node.close()
 
 
 def why_no_answer(error: NoAnswer, timeout: float) -> str:

@@ -302,8 +302,10 @@ def down(engine: str = "os2", purge: bool = False, *, instance: str | None = Non
         return False
     with disk_errors_of(node.home), locked(node.lock):
         ran = process.end(node.mark)
-        if purge and node.folder.exists():
-            shutil.rmtree(node.folder)
+        if purge:
+            if node.folder.exists():
+                shutil.rmtree(node.folder)
+            node.lock.unlink()
     return ran
 
 

@@ -61,10 +61,20 @@ def home(environ: Mapping[str, str] = os.environ) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Holds the lock file at `path`; other processes and threads wait."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    """Holds the lock file at `path`; other processes and threads wait. The holder may delete the file."""
+    while True:
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _still_at(path, file.fileno()):
+                yield
+                return
+
+
+def _still_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def check_space(folder: Path, needed: int = _NEEDED_BYTES) -> None:

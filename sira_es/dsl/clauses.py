@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from sira_es.dsl.fields import Fields, is_enriched
 from sira_es.dsl.spans import Node
@@ -45,10 +46,10 @@ class Reason(StrEnum):
 class Clause:
     """One clause with a text over at least one text field.
 
-    `text` is what a person would call the text: outer brackets off, of a query string the words only; `key` is what it has in
-    common with other spellings of the same text. `passes` is None where
-    the clause can start an expansion, else why not. `counts` says that each word adds to the score (not so in a phrase).
-    `fields` are its fields of words with their weights, without ours; `enriched` says that ours is among those it names.
+    `text` is what a person would call the text: outer brackets off, of a query string the words only; `key` is what it
+    has in common with other spellings of the same text. `passes` is None where the clause can start an expansion, else
+    why not. `counts` says that each word adds to the score (not so in a phrase). `fields` are its fields of words with
+    their weights, without ours; `enriched` says that ours is among those it names.
     """
 
     text: str
@@ -74,13 +75,13 @@ _OUTER = str.maketrans(dict.fromkeys("“”„«»", '"'))
 
 
 def same(text: str) -> str:
-    """A text without what does not make it another: NFC, case, white space, outer brackets and quotes, an appended *."""
+    """A text without what does not make it another: NFC, case, spaces, outer brackets and quotes, an appended *."""
     text = unicodedata.normalize("NFC", text).translate(_OUTER).casefold()
     return " ".join(text.strip(' \t\r\n()"*').split())
 
 
 def short(text: str) -> bool:
-    """Fewer than three letters or digits; a character of a script without spaces (and of any beyond U+2E80) counts as two."""
+    """Fewer than three letters or digits; a character from U+2E80 on, where the scripts without spaces are, is two."""
     return sum(2 if c >= "\u2e80" else 1 for c in text if c.isalnum()) < 3
 
 
@@ -218,6 +219,6 @@ def _words(text: str) -> str | None:
             return None
     parts = text.replace("(", " ").replace(")", " ").split()
     joined = [p in {"AND", "OR"} for p in parts]
-    if depth or not parts or joined[0] or joined[-1] or any(a and b for a, b in zip(joined, joined[1:], strict=False)):
+    if depth or not parts or joined[0] or joined[-1] or any(a and b for a, b in pairwise(joined)):
         return None
     return unicodedata.normalize("NFC", " ".join(p for p, j in zip(parts, joined, strict=True) if not j))

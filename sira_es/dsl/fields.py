@@ -20,8 +20,8 @@ _SAYT = ("_2gram", "_3gram", "_index_prefix")
 class Fields:
     """The fields of an index by full name.
 
-    `text` are analysed into words; `prefix` into pieces of words or for search-as-you-type; `other` are all the rest that
-    queries can name. `default` is `index.query.default_field`, patterns included.
+    `text` are analysed into words; `prefix` into pieces of words or for search-as-you-type; `other` are all the rest
+    that queries can name. `default` is `index.query.default_field`, patterns included.
     """
 
     text: frozenset[str]

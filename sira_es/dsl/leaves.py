@@ -10,8 +10,8 @@ from sira_es.dsl.tree import unwrapped
 
 __all__ = ["count_leaves"]
 
-FUZZY = 10
-"""Terms that a fuzzy word is taken to become: up to `max_expansions` (50) in theory, see _fuzzy."""
+FUZZY = 16
+"""Terms that a fuzzy word of three letters and more is taken to become: 50 at most, 4 to 8 on the mean of real indices."""
 
 
 def count_leaves(query: Node, fields: Fields) -> int:
@@ -28,18 +28,26 @@ def count_leaves(query: Node, fields: Fields) -> int:
         elif kind == "wrapper":
             decoded = unwrapped(inner)
             total += count_leaves(decoded, fields) if decoded is not None else 1
-        elif kind in _COMPOUND:
-            total += sum(count_leaves(node, fields) for key, node in (inner.members or {}).items() if key in _BELOW)
+        elif kind in _BELOW:
+            total += sum(count_leaves(node, fields) for key in _BELOW[kind] if (node := inner.get(key)) is not None)
         else:
             total += kind not in {"weight", "boost"}
     return total
 
 
-_TEXTS = frozenset("match match_bool_prefix multi_match combined_fields query_string simple_query_string".split())
-_COMPOUND = frozenset(
-    "bool dis_max function_score script_score boosting constant_score nested has_child has_parent hybrid pinned".split()
-)
-_BELOW = frozenset("must should filter must_not queries query functions positive negative organic".split())
+_TEXTS = {"match", "match_bool_prefix", "multi_match", "combined_fields", "query_string", "simple_query_string"}
+_BELOW = {
+    "bool": ("must", "should", "filter", "must_not"),
+    "dis_max": ("queries",),
+    "function_score": ("query", "functions"),
+    "script_score": ("query",),
+    "boosting": ("positive", "negative"),
+    "constant_score": ("filter",),
+    "nested": ("query",),
+    "has_child": ("query",),
+    "has_parent": ("query",),
+    "pinned": ("organic",),
+}
 _WORD = re.compile(r"\w+")
 
 

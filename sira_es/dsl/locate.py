@@ -1,7 +1,7 @@
 """Where a person's words sit in any search body, and where they must not be touched.
 
-`locate` finds the clauses that carry the text and, for each query that scores, the group: the lowest query object above all
-clauses with that text. Around it `rewrite` puts its clauses. Whatever is not understood is left alone.
+`locate` finds the clauses that carry the text and, for each query that scores, the group: the lowest query object above
+all clauses with that text. Around it `rewrite` puts its clauses. Whatever is not understood is left alone.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Literal
 
 from sira_es.dsl.clauses import Clause, Reason, number, same, short
 from sira_es.dsl.fields import Fields
-from sira_es.dsl.spans import Malformed, Node, scan
 from sira_es.dsl.leaves import count_leaves
+from sira_es.dsl.spans import Malformed, Node, scan
 from sira_es.dsl.tree import Path, Query, alone, lowest, read_query, weight
 
 __all__ = ["Group", "Located", "Mode", "Passed", "Path", "Place", "Reason", "locate"]
@@ -43,9 +43,9 @@ class Place:
 class Group:
     """The query object to wrap, and what is to stand beside it.
 
-    `fields` are the text fields of its clauses, each with its highest weight; `factor` is what the boosts of expansions are
-    multiplied by, > 0. `enriched`: the group asks our own field already, so no reach is needed. `alone`: it holds nothing but
-    the text. `plain`: above it are only bools without a boost.
+    `fields` are the text fields of its clauses, each with its highest weight; `factor` is what the boosts of expansions
+    are multiplied by, > 0. `enriched`: the group asks our own field already, so no reach is needed. `alone`: it holds
+    nothing but the text. `plain`: above it are only bools without a boost.
     """
 
     place: Place
@@ -61,8 +61,8 @@ class Group:
 class Located:
     """What `rewrite` needs to know of a body.
 
-    `mode` is the asked one, or rerank where the body does not allow it. `query` is the whole original query; `highlights`
-    are the `highlight` objects that need it as their `highlight_query`. `leaves` is the number of leaves that the engine counts in it.
+    `mode` is the asked one, or rerank where the body does not allow it. `query` is the whole original query, `highlights`
+    the `highlight` objects that need it as their `highlight_query`, `leaves` its leaves as engines count them.
     """
 
     body: str
@@ -88,8 +88,8 @@ def locate(
 ) -> Located | Passed:
     """Find the texts of a `_search` body (or of an `_msearch` line), or the reason why it passes.
 
-    `params` are the decoded parameters of the URL, or the line's header; a `_count` is a search with size 0. `explained`:
-    rewrite also what asks for explain or profile. Never raises, whatever the body.
+    `params` are the decoded parameters of the URL, or the line's header; a `_count` is a search with size 0.
+    `explained`: rewrite also what asks for explain or profile. Never raises, whatever the body.
     """
     params = params or {}
     if params.get("q") is not None or params.get("source") is not None:
@@ -102,6 +102,8 @@ def locate(
         return _locate(text, root, _without_runtime(fields, root), mode, params, explained)
     except UnicodeDecodeError:
         return Passed(Reason.NOT_JSON)
+    except RecursionError:
+        return Passed(Reason.DEEP)
     except Malformed as error:
         reason = str(error)
         return Passed(Reason(reason) if reason in _REASONS else Reason.NOT_JSON)
@@ -306,7 +308,7 @@ def _fields(clauses: Iterable[Clause]) -> tuple[tuple[str, float], ...]:
 
 
 def _possible(mode: Mode, root: Node, params: Mapping[str, str], groups: tuple[Group, ...]) -> Mode:
-    """The mode that can be had: recall and rescue only for text alone, rescore only where nothing else orders hits."""
+    """The mode that can be had: recall and rescue for text alone, rescore where nothing else orders the hits."""
     if mode in {"recall", "rescue"}:
         return mode if all(group.alone for group in groups) else "rerank"
     if mode == "rescore":

@@ -1,7 +1,7 @@
 """A search body read only to locate: every value with the place where it stands, so that nothing need be written anew.
 
-Places count characters of the decoded body. UTF-8 that decodes strictly encodes to the same bytes again, so a text spliced
-by character places is byte-identical elsewhere.
+Places count characters of the decoded body. UTF-8 that decodes strictly encodes to the same bytes again, so a text
+spliced by character places is byte-identical elsewhere.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Container
-from json.decoder import scanstring
+from json.decoder import scanstring  # type: ignore[attr-defined]  # public in all but the stubs
 from typing import Any, NoReturn
 
 __all__ = ["MAX_DEPTH", "Malformed", "Node", "scan"]
 
 MAX_DEPTH = 100
-"""Levels of JSON that are followed: far beyond what engines take (20 or 30 nested bools), far below Python's own limit."""
+"""Levels of JSON that are followed: beyond what engines take (20 or 30 nested bools), far below Python's own limit."""
 
 
-class Malformed(ValueError):
+class Malformed(ValueError):  # noqa: N818  it is a finding, not a fault
     """The text cannot be read as JSON of a search; the message says why in a few words."""
 
 
 class Node:
     """A JSON value at text[start:end].
 
-    An object that was followed has `members`, an array `items`; all else has its Python value in `value`, with every number
-    as a float. Not a dataclass: a body has hundreds of them and every search waits for them.
+    An object that was followed has `members`, an array `items`; all else has its Python value in `value`, with every
+    number as a float. Not a dataclass: a body has hundreds of them and every search waits for them.
     """
 
     __slots__ = ("end", "items", "members", "start", "value")
@@ -62,8 +62,8 @@ class Node:
 def scan(text: str, *, follow: Container[str] | None = None) -> Node:
     """The one JSON object that a text is; `follow` names the top-level members to look into (default: all).
 
-    Arrays of scalars (vectors, ids) are never looked into. Raises Malformed for anything that is not one object, for NaN and
-    Infinity, for a key given twice in what is followed, and for more than MAX_DEPTH levels.
+    Arrays of scalars (vectors, ids) are never looked into. Raises Malformed for anything that is not one object, for
+    NaN and Infinity, for a key given twice in what is followed, and for more than MAX_DEPTH levels.
     """
     try:
         start = _space(text, 0)

@@ -21,9 +21,10 @@ Path = tuple[str | int, ...]
 class Query:
     """One query object and what scores below it.
 
-    `clauses` are all clauses with a text at and below it, in document order. `foreign`: something else than text decides or
-    scores here. `closed`: only to be wrapped whole. `best`: the largest child counts, not the sum. `min_score`: it drops hits
-    by the score of what is below. `plain`: what is below adds to the score as it is. `ours`: a rewriter of ours was here.
+    `clauses` are all clauses with a text at and below it, in document order. `foreign`: something else than text
+    decides or scores here. `closed`: only to be wrapped whole. `best`: the largest child counts, not the sum. `min_score`: it
+    drops hits by the score of what is below. `plain`: what is below adds to the score as it is. `ours`: a rewriter of
+    ours was here.
     """
 
     node: Node
@@ -56,7 +57,7 @@ def lowest(root: Query, keys: Collection[str]) -> list[Query]:
 
 
 def weight(query: Query, key: str) -> float:
-    """What a word of this text weighs in a query: boosts multiply downwards, clauses add up, of alternatives the largest counts."""
+    """What a word of this text weighs: boosts multiply downwards, clauses add up, of alternatives the largest is it."""
     if not query.children:
         return sum(query.boost for clause in query.clauses if clause.key == key and clause.counts)
     parts = [weight(child, key) for child in query.children]

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sira_es.cluster.connect import Cluster
-from sira_es.cluster.scan import Hit, scan
+from sira_es.cluster.scan import Hit, reread, scan
 from sira_es.cluster.statistics import DocumentFrequencies
 from sira_es.cluster.target import Target
-from sira_es.cluster.write import Change, Outcome, reread, update
+from sira_es.cluster.write import Change, Outcome, refresh, update
 from sira_es.enrich.ledger import Entry, Ledger
 from sira_es.enrich.page import Enriched, PageEnricher
 from sira_es.errors import ClusterError, ConfigurationError, ModelError
@@ -124,8 +124,8 @@ class Enrichment:
         """
         self._limits = limits or Limits()
         self._started = time.monotonic()
-        coverage = await self._frequencies.coverage(self._target, self._fields)
-        self._progress = Progress(total=max(0, coverage.with_text - coverage.enriched))
+        _, pending, _ = await self._counts()
+        self._progress = Progress(total=pending)
         tasks: list[asyncio.Task[None]] = []
         try:
             async for hits in scan(
@@ -144,7 +144,7 @@ class Enrichment:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        self._frequencies.forget(self._target)
+        self._frequencies.forget()
         return await self._report()
 
     def _current(self, hit: Hit) -> bool:
@@ -194,7 +194,7 @@ class Enrichment:
         )
 
     def _account(self, entries: Sequence[Entry], results: Sequence[Enriched]) -> None:
-        paid = [r.answer for r in results if r.answer is not None and r.answer.source == "model"]
+        paid = list({id(r.answer): r.answer for r in results if r.answer is not None and r.answer.source == "model"}.values())
         tokens = sum(a.prompt_tokens + a.completion_tokens for a in paid)
         cost = sum(a.cost or 0.0 for a in paid)
         now = time.monotonic() - self._started
@@ -255,12 +255,12 @@ class Enrichment:
 
     async def status(self) -> EnrichReport:
         """How much is enriched now, and what all runs spent."""
-        coverage = await self._frequencies.coverage(self._target, self._fields)
+        documents, pending, enriched = await self._counts()
         total = self._ledger.totals(self._key)
         return EnrichReport(
-            documents=coverage.documents,
-            enriched=coverage.enriched,
-            pending=max(0, coverage.with_text - coverage.enriched),
+            documents=documents,
+            enriched=enriched,
+            pending=pending,
             stale=total.stale,
             failed=total.failed,
             terms_per_document=total.terms / total.enriched if total.enriched else 0.0,
@@ -270,17 +270,26 @@ class Enrichment:
             seconds=total.seconds,
         )
 
+    async def _counts(self) -> tuple[int, int, int]:
+        """Documents, pending and enriched ones, what was just written included. Raises ClusterError where a shard did not answer."""
+        await refresh(self._cluster, self._target.name)
+        self._frequencies.forget()
+        coverage = await self._frequencies.coverage(self._target, self._fields)
+        if coverage.documents is None or coverage.with_text is None or coverage.enriched is None:
+            raise ClusterError(f"the documents of {self._target.name} could not be counted; check that all its shards are assigned")
+        return coverage.documents, max(0, coverage.with_text - coverage.enriched), coverage.enriched
+
     def failures(self) -> list[tuple[str, str, str]]:
         """Index, id and reason of each document that failed last time."""
         return self._ledger.failures(self._key)
 
     async def _report(self) -> EnrichReport:
-        coverage = await self._frequencies.coverage(self._target, self._fields)
+        documents, pending, enriched = await self._counts()
         p = self._progress
         return EnrichReport(
-            documents=coverage.documents,
-            enriched=coverage.enriched,
-            pending=max(0, coverage.with_text - coverage.enriched),
+            documents=documents,
+            enriched=enriched,
+            pending=pending,
             stale=p.stale,
             failed=p.failed,
             terms_per_document=p.terms / p.enriched if p.enriched else 0.0,
@@ -312,7 +321,7 @@ class Enrichment:
             removed += len(done)
             self._ledger.forget(self._key, [(h.index, h.id) for h in hits])
             on_progress(removed)
-        self._frequencies.forget(self._target)
+        self._frequencies.forget()
         if left:
             reason, count = left.most_common(1)[0]
             raise ClusterError(

@@ -62,7 +62,6 @@ class Expander:
     def __init__(self, frequencies: DocumentFrequencies, source: AnswerSource | None) -> None:
         self._frequencies = frequencies
         self._source = source
-        self._late: set[asyncio.Task[Answer]] = set()
 
     async def expand(
         self,
@@ -113,29 +112,12 @@ class Expander:
         if not text.strip():
             return None, "the query is empty"
         prompt = query_prompt(query_id, text, settings.description, settings.language)
-        task = asyncio.ensure_future(self._source.ask(prompt))
         try:
-            if deadline is None:
-                return await task, ""
-            self._late.add(task)
-            task.add_done_callback(self._settled)
-            return await asyncio.wait_for(asyncio.shield(task), deadline), ""
+            return await asyncio.wait_for(self._source.ask(prompt), deadline), ""
         except TimeoutError:
             return None, f"the model gave no answer within {deadline:g} s"
         except ModelError as error:
             return None, str(error)
-
-    def _settled(self, task: asyncio.Task[Answer]) -> None:
-        self._late.discard(task)
-        if not task.cancelled():
-            task.exception()
-
-    async def close(self) -> None:
-        """Let go of answers that are still under way."""
-        late = list(self._late)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
 
 
 def _term(term: Term) -> dict[str, Any]:

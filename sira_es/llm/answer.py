@@ -1,4 +1,4 @@
-"""An answer of a model, read as proposals: strictly where it is what was asked for, else whatever can be salvaged of it.
+"""An answer of a model, read as proposals: strictly where it is what was asked for, else what can be salvaged of it.
 
 Shapes that are understood:
 
@@ -6,14 +6,15 @@ Shapes that are understood:
     queries     {"concepts": [{"words", "need", "same": [...]}], "also": [...]}, {"terms": [...]} or a bare list
     items       "phrase", ["phrase", p] or {"phrase": ..., "weight": ...}
 
-An answer may stand in a code fence or between prose, or be cut off. It is data from outside: everything is counted and cut,
-wrong types are skipped, and nothing but ModelError is ever raised.
+An answer may stand in a code fence or between prose, or be cut off. It is data from outside: everything is counted and
+cut, wrong types are skipped, and nothing but ModelError is ever raised.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ import orjson
 from sira_es.errors import ModelError
 from sira_es.vocabulary.model import Proposal
 
-__all__ = ["document_proposals", "document_questions", "is_usable", "query_proposals"]
+__all__ = ["collection_description", "document_proposals", "document_questions", "is_usable", "query_proposals"]
 
 MOST_ITEMS = 200
 """Phrases read of one answer."""
@@ -35,6 +36,8 @@ MOST_OPENINGS = 100
 """Brackets at which prose is tried for JSON."""
 
 MOST_REPAIRS = 3
+REPAIRED_CHARACTERS = 2000
+REPAIRED_DEPTH = 20
 PHRASE_CHARACTERS = 500
 NO_CONFIDENCE = 0.5
 """The p of a phrase that a model gave without one."""
@@ -47,12 +50,12 @@ Kind = Literal["document", "query"]
 
 
 def document_proposals(answer: str) -> tuple[Proposal, ...]:
-    """The phrases a document lacks, in the order given, with p = 1 where none was given. Raises ModelError if nothing is usable."""
+    """The phrases a document lacks, in the order given; p = 1 where none is. Raises ModelError if nothing is usable."""
     return tuple(_items(_read(answer, "document").get("terms"), 1.0))[:MOST_ITEMS]
 
 
 def document_questions(answer: str) -> tuple[Proposal, ...]:
-    """The short questions that a document answers; none where the model was not asked for any. Raises ModelError as above."""
+    """The short questions that a document answers; none where none were asked for. Raises ModelError as above."""
     return tuple(_items(_read(answer, "document").get("questions"), 1.0))[:MOST_ITEMS]
 
 
@@ -62,6 +65,15 @@ def query_proposals(answer: str) -> tuple[Proposal, ...]:
     p is NaN where a model gave something that is no number. Raises ModelError if nothing is usable.
     """
     return tuple(_query_items(_read(answer, "query")))[:MOST_ITEMS]
+
+
+def collection_description(answer: str) -> str:
+    """The one-line description of a collection. Raises ModelError if there is none."""
+    for value in _embedded(answer[:MOST_CHARACTERS]):
+        found = value.get("description") if isinstance(value, dict) else None
+        if isinstance(found, str) and found.strip():
+            return " ".join(found.split())[:300].rstrip(".")
+    raise ModelError("the model's answer holds no description; write one yourself", reason="unusable answer")
 
 
 def is_usable(answer: str, kind: Kind) -> bool:
@@ -134,7 +146,12 @@ def _read(answer: str, kind: Kind) -> dict[str, Any]:
 
 def _shaped(value: Any, kind: Kind) -> dict[str, Any] | None:
     """The value as an object with known keys; None if it is something else."""
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) and any(k in value[0] for k in KEYS[kind]):
+    if (
+        isinstance(value, list)
+        and len(value) == 1
+        and isinstance(value[0], dict)
+        and any(k in value[0] for k in KEYS[kind])
+    ):
         value = value[0]
     if isinstance(value, list) and (not value or next(_items(value, 1.0), None)):
         return {"terms": value}
@@ -148,7 +165,7 @@ def _size(content: dict[str, Any]) -> int:
 
 
 def _embedded(answer: str) -> Iterator[Any]:
-    """Every JSON array or object in the text: whole ones, and what the first broken ones become when they are repaired."""
+    """Every JSON array or object in the text: whole ones, and what the first broken ones become when repaired."""
     decoder = json.JSONDecoder()
     position = repairs = 0
     for _ in range(MOST_OPENINGS):
@@ -166,9 +183,36 @@ def _embedded(answer: str) -> Iterator[Any]:
 
 
 def _repaired(text: str) -> Any:
-    """What json_repair makes of a text that begins with a bracket: closes what was cut off, drops what does not fit."""
+    """The value that a text beginning with a bracket was meant to be: closed where it was cut off, else guessed.
+
+    json_repair takes time in the square of its input (minutes for 50,000 quotes): it sees short ones only.
+    """
+    try:
+        return json.loads(_closed(text))
+    except (ValueError, RecursionError):
+        pass
+    openings, closings = (sum(map(text.count, brackets)) for brackets in ("{[", "}]"))
+    if len(text) > REPAIRED_CHARACTERS or openings - closings > REPAIRED_DEPTH:
+        return None
     try:
         value = json_repair.loads(text)
-    except (ValueError, RecursionError, TypeError, IndexError, KeyError, AttributeError):
+    except Exception:  # it promises none, and is given what nobody foresaw
         return None
     return value if isinstance(value, dict if text.startswith("{") else list) else None
+
+
+def _closed(text: str) -> str:
+    """The text up to the last comma between values, with the brackets closed that are open there."""
+    last, open_there, open_now = 0, "", ""
+    for token in re.finditer(r'"(?:[^"\\]|\\.)*"?|[][{},]', text, re.DOTALL):
+        mark = token[0]
+        if mark == ",":
+            last, open_there = token.start(), open_now
+        elif mark in "[{":
+            open_now += "]" if mark == "[" else "}"
+        elif mark in "]}":
+            open_now = open_now[:-1]
+            last, open_there = token.end(), open_now
+        if len(open_now) > REPAIRED_DEPTH:
+            break
+    return text[:last] + open_there[::-1]

@@ -32,7 +32,7 @@ from sira_es.settings import LlmStage
 __all__ = ["OPTIONS", "Answer", "AnswerSource", "Model", "Prompt", "estimate_tokens"]
 
 OPTIONS: Mapping[str, Any] = {"temperature": 0, "response_format": {"type": "json_object"}, "max_tokens": 4000}
-"""Asked of every model, as far as it takes them. `max_tokens` ends an answer that runs away; it leaves room for thinking."""
+"""Asked of every model, as far as it takes them. `max_tokens` ends an answer that runs away, with room for thinking."""
 
 ATTEMPTS = {"rate limit": 5, "server error": 4, "unreachable": 3, "timeout": 2}
 """How often a prompt is sent at most, by what went wrong; whatever is not named here would only fail again."""
@@ -47,8 +47,8 @@ EXPECTED_ANSWER_TOKENS = 250
 class Prompt:
     """A question to a model.
 
-    `id` is the id of the document or query where it is known, else empty; `text` is what is asked about. `version` names the
-    wording: it is part of what determines an answer.
+    `id` is the id of the document or query where it is known, else empty; `text` is what is asked about. `version`
+    names the wording: it is part of what determines an answer.
     """
 
     kind: Literal["document", "query"]
@@ -94,8 +94,9 @@ def estimate_tokens(prompt: Prompt) -> int:
 class Model:
     """A language model behind any provider that litellm knows.
 
-    Holds the stage's limits of requests and tokens a minute and of calls at a time. A model that says "too many requests"
-    is left alone by all callers for as long as it asks; then one call tries, and the others follow when it was answered.
+    Holds the stage's limits of requests and tokens a minute and of calls at a time. A model that says "too many
+    requests" is left alone by all callers for as long as it asks; then one call tries, and the others follow when it
+    was answered.
 
     With `api_base` set, no key of the environment is sent there: only the stage's `api_key`.
     """
@@ -103,7 +104,9 @@ class Model:
     def __init__(self, stage: LlmStage, *, backoff: float = 0.5) -> None:
         """`backoff` is the pause before the second attempt, in seconds; it doubles with each further one."""
         if not stage.model:
-            raise ConfigurationError("no language model is configured; set llm.documents.model or llm.queries.model, or use --recorded")
+            raise ConfigurationError(
+                "no language model is configured; set llm.documents.model or llm.queries.model, or use --recorded"
+            )
         self.name = stage.model
         self._stage = stage
         self._backoff = backoff
@@ -135,7 +138,9 @@ class Model:
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         """What so many tokens cost, in US dollars; None where the price is not known. Makes no call."""
         try:
-            costs = load_litellm().cost_per_token(self.name, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
+            costs = load_litellm().cost_per_token(
+                self.name, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens
+            )
         except Exception:  # litellm has no class of its own for "not in the price list"
             return None
         return float(sum(costs))
@@ -157,7 +162,9 @@ class Model:
     async def _rest(self) -> None:
         left = self._resume_at - time.monotonic()
         if left > LONGEST_REST:
-            raise self._error("rate limit", f"asks for a pause of {left:.0f} s; try later, or lower rpm and tpm", retry_after=left)
+            raise self._error(
+                "rate limit", f"asks for a pause of {left:.0f} s; try later, or lower rpm and tpm", retry_after=left
+            )
         await asyncio.sleep(max(0.0, left))
 
     async def _send(self, prompt: Prompt, attempt: int) -> Answer:
@@ -190,7 +197,9 @@ class Model:
                     **self._options,
                 )
         except TimeoutError:
-            raise self._error("timeout", f"gave no answer within {stage.timeout:g} s; raise llm timeout or try later") from None
+            raise self._error(
+                "timeout", f"gave no answer within {stage.timeout:g} s; raise llm timeout or try later"
+            ) from None
         except Exception as error:
             refused = self._option_refused(error)
             failure = None if refused else self._explain(error)
@@ -238,26 +247,37 @@ class Model:
         return ModelError(f"model {self.name}{where} {text}", reason=reason, retry_after=retry_after)
 
     def _explain(self, error: Exception) -> ModelError:
-        """An error of litellm as one of ours: by class and status; its text only where no key can be in it, and masked."""
+        """An error of litellm as one of ours, by class and status; its text only where no key belongs in it, masked."""
         known, status, said = self._litellm.exceptions, _status(error), str(error)
         if isinstance(error, known.ContextWindowExceededError) or status == 413:
             return self._error("context length", "cannot take a text of this length; use a model with a longer context")
         if isinstance(error, known.ContentPolicyViolationError):
             return self._error("refused", "refused the text as against its content policy; the others go on without it")
         if status in {401, 403}:
-            return self._error("wrong key", f"refused the key (HTTP {status}); check llm api_key or the provider's variable")
+            return self._error(
+                "wrong key", f"refused the key (HTTP {status}); check llm api_key or the provider's variable"
+            )
         if "api_key client option must be set" in said:
             return self._error("wrong key", "needs a key; set llm api_key or the provider's variable")
         if status == 402 or "insufficient_quota" in said or "exceeded your current quota" in said:
             return self._error("quota", "has no credit left on this key; top it up or use another")
         if status == 404 or "LLM Provider NOT provided" in said:
-            return self._error("unknown model", "does not exist there; check the name (provider/model, as litellm spells it) and api_base")
+            return self._error(
+                "unknown model",
+                "does not exist there; check the name (provider/model, as litellm spells it) and api_base",
+            )
         if status == 429:
-            return self._error("rate limit", "says too many requests; lower llm rpm, tpm or concurrency", retry_after=_retry_after(error))
+            return self._error(
+                "rate limit",
+                "says too many requests; lower llm rpm, tpm or concurrency",
+                retry_after=_retry_after(error),
+            )
         if isinstance(error, known.Timeout):
             return self._error("timeout", "did not answer in time; raise llm timeout or try later")
         if _is_connection(error):
-            return self._error("unreachable", "cannot be reached or broke the connection; check api_base, network and proxy")
+            return self._error(
+                "unreachable", "cannot be reached or broke the connection; check api_base, network and proxy"
+            )
         if status >= 500 or isinstance(error, known.APIConnectionError):
             return self._error("server error", f"failed (HTTP {status or 'none'}); try later, or check api_base")
         return self._error("bad request", f"refused the request: {self._masked(said)}")
@@ -269,7 +289,10 @@ class Model:
 
 
 def load_litellm() -> Any:
-    """The module litellm: no network access, no `.env` read at import, silent. A litellm that is already there stays as set up."""
+    """The module litellm, silent, and without what it does at import: fetching a price list, reading a `.env`.
+
+    A litellm that the program has imported itself stays as it was set up.
+    """
     ours = "litellm" not in sys.modules
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
@@ -284,7 +307,7 @@ def load_litellm() -> Any:
 
 
 def _limiter(per_minute: int | None, *, at_least: int) -> AsyncLimiter | None:
-    """A bucket for a tenth of a minute's worth, so that a start does not spend a whole minute at once and the next besides."""
+    """A bucket for a tenth of a minute's worth: a full one would let twice the limit pass in the first minute."""
     if per_minute is None:
         return None
     burst = min(float(per_minute), max(per_minute / 10, float(at_least)))
@@ -300,7 +323,12 @@ def _is_connection(error: BaseException | None) -> bool:
     """Whether a failed connection lies under this error; litellm reports it as an HTTP 500 that nobody sent."""
     depth = 0
     while error is not None and depth < 20:
-        if isinstance(error, OSError) or type(error).__name__ in {"ConnectError", "ReadError", "RemoteProtocolError", "ProxyError"}:
+        if isinstance(error, OSError) or type(error).__name__ in {
+            "ConnectError",
+            "ReadError",
+            "RemoteProtocolError",
+            "ProxyError",
+        }:
             return True
         error, depth = error.__cause__ or error.__context__, depth + 1
     return False

@@ -1,12 +1,12 @@
-"""A real HTTP server in front of a real node: it passes everything through, remembers it, and fails where a test says so.
+"""A real HTTP server in front of a real node: passes everything through, remembers it, fails where a test says so.
 
-    async with Wire(node_url) as wire:
-        wire.on("/_bulk", status=429, times=2)              # answered here, the node never sees it
-        wire.on("/docs/_search", delay=3)                   # late
-        wire.on("/_bulk", drop="after")                     # carried out, but the answer is lost
-        wire.on("/_search", edit=lambda answer: answer["_shards"].update(failed=1))
-        ...
-        assert wire.count("/_bulk") == 3
+async with Wire(node_url) as wire:
+    wire.on("/_bulk", status=429, times=2)              # answered here, the node never sees it
+    wire.on("/docs/_search", delay=3)                   # late
+    wire.on("/_bulk", drop="after")                     # carried out, but the answer is lost
+    wire.on("/_search", edit=lambda answer: answer["_shards"].update(failed=1))
+    ...
+    assert wire.count("/_bulk") == 3
 """
 
 from __future__ import annotations
@@ -82,11 +82,7 @@ class Rule:
     times: int | None
 
     def takes(self, seen: Seen) -> bool:
-        return (
-            self.times != 0
-            and self.method in {None, seen.method}
-            and self.path.fullmatch(seen.path) is not None
-        )
+        return self.times != 0 and self.method in {None, seen.method} and self.path.fullmatch(seen.path) is not None
 
 
 class Wire:
@@ -115,9 +111,9 @@ class Wire:
     ) -> None:
         """Add a rule for paths that match the pattern `path` as a whole; the newest rule that fits is taken.
 
-        `status` answers without the node. `delay` waits, in seconds. `drop` cuts the connection before or after the node has
-        carried the request out. `edit` changes the node's JSON answer, in place or by returning another. `handler` does
-        anything, and may forward.
+        `status` answers without the node. `delay` waits, in seconds. `drop` cuts the connection before or after the
+        node has carried the request out. `edit` changes the node's JSON answer, in place or by returning another.
+        `handler` does anything, and may forward.
         """
         rule = Rule(re.compile(path), method, status, body, headers or {}, delay, drop, edit, handler, times)
         self._rules.insert(0, rule)
@@ -188,7 +184,9 @@ class Wire:
             value = reply.json
             changed = rule.edit(value)
             body = json.dumps(value if changed is None else changed).encode()
-            reply = Reply(reply.status, body, {k: v for k, v in reply.headers.items() if k.lower() != "content-encoding"})
+            reply = Reply(
+                reply.status, body, {k: v for k, v in reply.headers.items() if k.lower() != "content-encoding"}
+            )
         return reply
 
     async def _forward(self, seen: Seen, target: str) -> Reply:

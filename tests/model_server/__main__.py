@@ -18,15 +18,19 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.model_server", description=__doc__)
-    parser.add_argument("--answers", type=Path, action="append", default=[], help='JSON lines {"id", "answer"}; may be repeated')
-    parser.add_argument("--corpus", type=Path, action="append", default=[], help="documents or queries with these ids; may be repeated")
+    parser.add_argument(
+        "--answers", type=Path, action="append", default=[], help='JSON lines {"id", "answer"}; may be repeated'
+    )
+    parser.add_argument(
+        "--corpus", type=Path, action="append", default=[], help="documents or queries with these ids; may be repeated"
+    )
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
     options = parser.parse_args()
     answers = [row for path in options.answers for row in rows(path)]
     texts = [row for path in options.corpus for row in rows(path)]
     with ModelServer(join_answers(answers, texts), port=options.port, latency=options.latency) as server:
-        print(server.api_base, flush=True)
+        print(server.api_base, flush=True)  # noqa: T201
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         sys.stdin.read()
 

@@ -25,14 +25,16 @@ NOTHING = '{"terms": [], "concepts": [], "also": []}'
 class Fault:
     """One way to misbehave, made by the constructors below."""
 
-    kind: Literal["status", "content", "cut", "hang", "drop", "dribble", "not_json"]
+    kind: Literal["status", "content", "filtered", "cut", "hang", "drop", "dribble", "raw"]
     code: int = 200
-    content: str | None = None
+    content: str | bytes | None = None
     error: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def status(cls, status: int, /, *, retry_after: float | str | None = None, message: str = "planted", **error: Any) -> Fault:
+    def status(
+        cls, status: int, /, *, retry_after: float | str | None = None, message: str = "planted", **error: Any
+    ) -> Fault:
         """An HTTP error as OpenAI words it; `error` holds further keys such as code="insufficient_quota"."""
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         return cls("status", status, error={"message": message, "type": "planted", **error}, headers=headers)
@@ -63,9 +65,19 @@ class Fault:
         return cls("drop")
 
     @classmethod
+    def raw(cls, body: bytes) -> Fault:
+        """Status 200 with these bytes for a response."""
+        return cls("raw", content=body)
+
+    @classmethod
     def not_json(cls) -> Fault:
         """Status 200 with the page of some other server."""
-        return cls("not_json")
+        return cls.raw(b"<html>It works!</html>")
+
+    @classmethod
+    def filtered(cls) -> Fault:
+        """No content, with finish_reason "content_filter"."""
+        return cls("filtered")
 
 
 def normal(text: str) -> str:
@@ -75,9 +87,9 @@ def normal(text: str) -> str:
 class ModelServer:
     """Answers POST /v1/chat/completions from `answers`: text -> answer.
 
-    The last message decides: an answer whose key is that message is taken, else the one with the longest key that occurs in
-    it (white space and case do not count), else `default`. With `api_key`, any other key is refused as OpenAI refuses it,
-    the wrong key in the message.
+    The last message decides: an answer whose key is that message is taken, else the one with the longest key that
+    occurs in it (white space and case do not count), else `default`. With `api_key`, any other key is refused as OpenAI
+    refuses it, the wrong key in the message.
     """
 
     def __init__(
@@ -135,7 +147,9 @@ class ModelServer:
         asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(10)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
@@ -195,21 +209,23 @@ class ModelServer:
             await asyncio.sleep(3600)
         if kind == "dribble":
             return await dribble(request)
-        if kind == "not_json":
-            return web.Response(text="<html>It works!</html>", content_type="text/html")
-        answer: str | None = self.look_up(str(body["messages"][-1]["content"]))
+        if fault and kind == "raw":
+            return web.Response(body=fault.content, content_type="application/json")
         if fault and kind == "content":
-            answer = fault.content
+            return json_response(completion(body, fault.content, "stop"))
+        if kind == "filtered":
+            return json_response(completion(body, None, "content_filter"))
+        answer = self.look_up(str(body["messages"][-1]["content"]))
         if fault and kind == "cut":
-            answer = str(answer)[: fault.code]
-        return json_response(completion(body, answer, "length" if kind == "cut" else "stop"))
+            return json_response(completion(body, answer[: fault.code], "length"))
+        return json_response(completion(body, answer, "stop"))
 
 
 def json_response(body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     return web.Response(body=orjson.dumps(body), status=status, headers=headers, content_type="application/json")
 
 
-def completion(body: Mapping[str, Any], answer: str | None, finish_reason: str) -> dict[str, Any]:
+def completion(body: Mapping[str, Any], answer: str | bytes | None, finish_reason: str) -> dict[str, Any]:
     """A response in the shape of OpenAI; four characters count as one token."""
     asked, said = sum(len(m["content"]) for m in body["messages"]) // 4, len(answer or "") // 4
     return {
@@ -233,9 +249,10 @@ async def dribble(request: web.Request) -> web.StreamResponse:
 
 
 def join_answers(answers: Iterable[Mapping[str, str]], texts: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Recorded answers by the text they were given for: rows with `id` and `answer`, rows with `id` or `_id`, `title` and `text`.
+    """Recorded answers by the text they were given for.
 
-    Each answer stands under the text alone and under "title text", so that equal texts with different titles stay apart.
+    `answers` are rows with `id` and `answer`, `texts` rows with `id` or `_id`, `title` and `text`. Each answer stands
+    under the text alone and under the message of a document prompt: equal texts with different titles stay apart.
     """
     by_id = {row["id"]: row["answer"] for row in answers}
     joined: dict[str, str] = {}

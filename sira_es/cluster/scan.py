@@ -1,0 +1,180 @@
+"""Every document of a target once, in pages.
+
+Sorting a point in time by anything that is not unique in it loses documents on OpenSearch, which adds no tiebreak.
+`_seq_no` is unique within a shard on every engine. So each shard is read through a point in time of its own, in the
+order of `_seq_no`. Where one is lost (expired, a node gone) a new one goes on after the last number that was seen:
+what was changed meanwhile has a higher number and may come twice, nothing is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from sira_es.cluster.connect import Cluster, expected, segment
+from sira_es.cluster.target import Target
+from sira_es.errors import ClusterError, ClusterRefused, ClusterUnreachable, UnsupportedError
+
+__all__ = ["Hit", "reread", "scan"]
+
+_ATTEMPTS = 6  # in a row, before a scan gives up
+_PAUSE = 0.25  # seconds before the second attempt to go on; doubled each time
+_TRY_AGAIN = frozenset({429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A document as it stood when the page was read; `seq_no` and `primary_term` say which version."""
+
+    index: str
+    id: str
+    routing: str | None
+    seq_no: int
+    primary_term: int
+    source: Mapping[str, Any] = field(hash=False)
+
+
+async def scan(
+    cluster: Cluster,
+    target: Target,
+    *,
+    query: Mapping[str, Any] | None = None,
+    source: Sequence[str] | bool = True,
+    page_size: int = 200,
+    keep_alive: str = "5m",
+) -> AsyncGenerator[list[Hit], None]:
+    """Yield the documents of `target` that match `query`, in pages of at most `page_size` (1 to 10,000).
+
+    `source` selects keys of the documents, True all, False none. `keep_alive` is how long a page may be worked on
+    before its point in time must be opened again. Closing the generator frees what the cluster holds for it. Raises
+    UnsupportedError for an engine without points in time, ClusterError rather than yield fewer documents than there
+    are.
+    """
+    if not cluster.engine.can_point_in_time:
+        raise UnsupportedError(f"{cluster.engine} has no point in time, which a complete scan needs; upgrade it")
+    for index in target.indices:
+        wanted = [q for q in (query, index.filter) if q is not None]
+        body = {
+            "size": page_size,
+            "query": {"bool": {"filter": wanted}} if wanted else {"match_all": {}},
+            "sort": [{"_seq_no": "asc"}],
+            "seq_no_primary_term": True,
+            "_source": list(source) if not isinstance(source, bool) else source,
+        }
+        for shard in index.reached:
+            reader = _Shard(cluster, index.name, shard, body, keep_alive)
+            try:
+                while page := await reader.page():
+                    yield page
+            finally:
+                # The scan may be ending because its task was cancelled; the cluster is told all the same.
+                await asyncio.shield(asyncio.ensure_future(reader.close()))
+
+
+class _Shard:
+    def __init__(self, cluster: Cluster, index: str, shard: int, body: Mapping[str, Any], keep_alive: str) -> None:
+        self._cluster = cluster
+        self._index = index
+        self._shard = shard
+        self._body = body
+        self._keep_alive = keep_alive
+        self._view: str | None = None
+        self._last: int | None = None
+        self._left: int | None = None  # documents still to come in this view
+
+    async def page(self) -> list[Hit]:
+        """The next page; empty at the end."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return await self._page()
+            except (ClusterUnreachable, ClusterRefused) as error:
+                if attempt == _ATTEMPTS or not self._passing(error):
+                    raise
+            await self.close()
+            if attempt > 1:
+                await asyncio.sleep(_PAUSE * 2 ** (attempt - 2))
+        raise AssertionError("unreachable")
+
+    async def close(self) -> None:
+        """Free the point in time, as far as the cluster still knows it."""
+        view, self._view = self._view, None
+        if view is None:
+            return
+        engine = self._cluster.engine
+        ids: str | list[str] = [view] if engine.family == "opensearch" else view
+        with suppress(ClusterError):
+            await self._cluster.request("DELETE", f"/{engine.point_in_time_path}", body={engine.point_in_time_key: ids})
+
+    async def _page(self) -> list[Hit]:
+        first = self._view is None
+        if first:
+            await self._open()
+        body = {**self._body, "pit": {"id": self._view, "keep_alive": self._keep_alive}, "track_total_hits": first}
+        if self._last is not None:
+            body["search_after"] = [self._last]
+        answer = await self._cluster.request(
+            "POST", "/_search", params={"allow_partial_search_results": False}, body=body
+        )
+        with expected(self._what):
+            self._check(answer)
+            self._view = answer.get("pit_id") or self._view
+            hits = [_hit(hit) for hit in answer["hits"]["hits"]]
+            self._count(hits, answer["hits"]["total"]["value"] if first and self._last is None else None)
+        if hits:
+            self._last = hits[-1].seq_no
+        return hits
+
+    async def _open(self) -> None:
+        engine = self._cluster.engine
+        path = f"/{segment(self._index)}/{engine.point_in_time_path}"
+        params = {"keep_alive": self._keep_alive, "preference": f"_shards:{self._shard}"}
+        answer = await self._cluster.request("POST", path, params=params)
+        with expected(self._what):
+            self._view = str(answer[engine.point_in_time_key])
+        self._left = None
+
+    def _check(self, answer: Mapping[str, Any]) -> None:
+        """A 200 may hide that a shard did not answer."""
+        shards = answer["_shards"]
+        if answer["timed_out"] or shards["failed"] or shards["successful"] < 1:
+            problem = f"{self._what}: the shard did not answer in full; look at the cluster's health"
+            raise ClusterRefused(problem, status=503)
+
+    def _count(self, hits: Sequence[Hit], total: int | None) -> None:
+        if total is not None:
+            self._left = total
+        if self._left is not None:
+            self._left -= len(hits)
+            if not hits and self._left:
+                raise ClusterError(f"{self._what}: {self._left} documents were not returned; start again")
+
+    def _passing(self, error: ClusterUnreachable | ClusterRefused) -> bool:
+        """A new point in time may help: the old one is gone (404), or a node is, or the cluster is busy."""
+        if isinstance(error, ClusterUnreachable):
+            return True
+        return error.status in _TRY_AGAIN or (error.status == 404 and self._view is not None)
+
+    @property
+    def _what(self) -> str:
+        return f"reading shard {self._shard} of '{self._index}'"
+
+
+def _hit(hit: Mapping[str, Any]) -> Hit:
+    version = hit["_seq_no"], hit["_primary_term"]
+    return Hit(hit["_index"], hit["_id"], hit.get("_routing"), *version, hit.get("_source") or {})
+
+
+async def reread(cluster: Cluster, hits: Sequence[Hit], *, source: Sequence[str]) -> list[Hit | None]:
+    """The same documents as they are now, in their order; None for those that are gone. Raises ClusterError."""
+    if not hits:
+        return []
+    docs = [
+        {"_index": h.index, "_id": h.id, "_source": list(source), **({"routing": h.routing} if h.routing else {})}
+        for h in hits
+    ]
+    answer = await cluster.request("POST", "/_mget", body={"docs": docs})
+    with expected("reading documents again"):
+        return [_hit(doc) if doc.get("found") else None for doc in answer["docs"]]

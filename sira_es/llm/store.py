@@ -1,0 +1,250 @@
+"""Every answer is paid for once: a SQLite file, and a source that looks there first.
+
+Reads run where they are called, on the event loop too: a look-up by primary key takes tens of microseconds, less than a
+thread would cost, and in WAL mode never waits for a writer. Writes may wait for another process: they run in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sira_es.errors import ConfigurationError, ModelError
+from sira_es.llm.model import OPTIONS, Answer, AnswerSource, Prompt
+
+__all__ = ["AnswerStore", "NoModel", "StoredSource", "key_of"]
+
+SCHEMA_VERSION = 1
+SCHEMA = """
+CREATE TABLE answers (
+  key TEXT PRIMARY KEY,
+  text TEXT NOT NULL,
+  model TEXT NOT NULL,
+  prompt_tokens INTEGER NOT NULL,
+  completion_tokens INTEGER NOT NULL,
+  cost REAL,
+  created REAL NOT NULL
+);
+CREATE INDEX answers_spent ON answers (model, created, cost);
+"""
+COLUMNS = "key, text, model, prompt_tokens, completion_tokens, cost"
+BUSY_SECONDS = 30.0
+
+
+def key_of(name: str, prompt: Prompt) -> str:
+    """SHA-256 of what determines an answer: source name, prompt version and messages, options of a call."""
+    parts = [name, prompt.kind, prompt.version, [dict(m) for m in prompt.messages], dict(OPTIONS)]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+class AnswerStore:
+    """Answers by key in a SQLite file, which any number of processes may share.
+
+    The file and its folder are made where they are missing. Raises ConfigurationError, here and in every method, where
+    the file cannot be used: not a database, of a newer version, not writable, disk full.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._lock = threading.Lock()
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unusable(str(error.strerror or error)) from None
+        with self._guarded():
+            self._writer = self._connect()
+            try:
+                self._prepare()
+            except BaseException:
+                self._writer.close()
+                raise
+            self._reader = self._connect()
+
+    def get(self, key: str) -> Answer | None:
+        """The answer with this key, with source "store"."""
+        return self.get_many([key]).get(key)
+
+    def get_many(self, keys: Sequence[str]) -> dict[str, Answer]:
+        """The known ones of these answers, by key, in one query."""
+        query = f"SELECT {COLUMNS} FROM answers WHERE key IN (SELECT value FROM json_each(?))"  # noqa: S608  constants only
+        with self._guarded():
+            rows = self._reader.execute(query, (json.dumps(list(keys)),)).fetchall()
+        return {key: Answer(text, model, asked, said, cost, "store") for key, text, model, asked, said, cost in rows}
+
+    def put(self, key: str, answer: Answer) -> None:
+        """Keep an answer. The first one of a key stays, so that every process goes on with the same."""
+        row = (key, answer.text, answer.model, answer.prompt_tokens, answer.completion_tokens, answer.cost, time.time())
+        with self._guarded(), self._lock:
+            self._writer.execute(
+                f"INSERT OR IGNORE INTO answers ({COLUMNS}, created) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                row,
+            )
+
+    def spent_since(self, when: float, model: str) -> float:
+        """What the answers of `model` since `when` (Unix time) have cost together, those of unknown price left out."""
+        with self._guarded():
+            row = self._reader.execute(
+                "SELECT sum(cost) FROM answers WHERE created >= ? AND model = ?", (when, model)
+            ).fetchone()
+        return float(row[0] or 0.0)
+
+    def close(self) -> None:
+        with self._lock:
+            self._reader.close()
+            self._writer.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        # Autocommit: each statement is its own transaction. Our lock keeps the writer to one thread at a time.
+        return sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+    def _prepare(self) -> None:
+        """Set up a new file, or see whether an old one is ours. Several processes may do so at once."""
+        self._set_journal()
+        self._writer.execute("PRAGMA synchronous = NORMAL")  # survives the end of the process, if not of the power
+        self._writer.execute("BEGIN IMMEDIATE")
+        version = self._writer.execute("PRAGMA user_version").fetchone()[0]
+        tables = self._writer.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()[0]
+        if version > SCHEMA_VERSION:
+            raise self._unusable(f"it was made by a newer sira-es (version {version}); upgrade, or")
+        if version == 0 and tables:
+            raise self._unusable("it is another program's database;")
+        if version == 0:
+            for statement in SCHEMA.split(";"):
+                self._writer.execute(statement)
+            self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self._writer.execute("COMMIT")
+
+    def _set_journal(self) -> None:
+        give_up = time.monotonic() + BUSY_SECONDS
+        while True:  # the busy timeout does not cover this change while another process makes it
+            try:
+                self._writer.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > give_up:
+                    raise
+                time.sleep(0.02)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._unusable(f"{error};") from None
+
+    def _unusable(self, why: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"cannot use the answer store {self.path}: {why} name another folder with `state`, or move the file away"
+        )
+
+
+class NoModel:
+    """Stands behind a store where no model may be asked; `name` is that of the model whose answers are kept."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def ask(self, prompt: Prompt) -> Answer:
+        raise ModelError(
+            f"no stored answer of model {self.name or '(none)'}, and no model is asked", reason="not stored"
+        )
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class StoredSource:
+    """A source with a store in front: known answers cost nothing, and equal questions at one time are one call.
+
+    A call goes on when those who wait for it give up, so that what is paid for is kept; but no more than `abandoned`
+    such calls at a time: beyond that they are cancelled, lest a model that hangs collects them.
+    """
+
+    def __init__(
+        self,
+        source: AnswerSource,
+        store: AnswerStore,
+        *,
+        usable: Callable[[Prompt, Answer], bool],
+        max_cost_per_day: float | None = None,
+        abandoned: int = 16,
+    ) -> None:
+        """Only answers that are `usable` are kept. `max_cost_per_day`: US dollars a day of UTC, over all processes."""
+        self.name = source.name
+        self._source = source
+        self._store = store
+        self._usable = usable
+        self._limit = max_cost_per_day
+        self._most_abandoned = abandoned
+        self._waiting: dict[str, int] = {}
+        self._calls: dict[str, asyncio.Task[Answer]] = {}
+
+    async def ask(self, prompt: Prompt) -> Answer:
+        """The stored answer, else a new one. Raises ModelError: that of the source, or with reason "daily limit"."""
+        key = key_of(self.name, prompt)
+        if known := self._store.get(key):
+            return known
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = asyncio.create_task(self._new(key, prompt))
+            call.add_done_callback(lambda done: self._forget(key, done))
+        self._waiting[key] = self._waiting.get(key, 0) + 1
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            if call.cancelled():  # by close(), not by whoever waits
+                raise ModelError("the model was closed while it was asked", reason="closed") from None
+            raise
+        finally:
+            self._leave(key, call)
+
+    def known(self, prompts: Sequence[Prompt]) -> list[Answer | None]:
+        """The stored answers to these prompts, None where there is none; one query, no call."""
+        keys = [key_of(self.name, prompt) for prompt in prompts]
+        found = self._store.get_many(keys)
+        return [found.get(key) for key in keys]
+
+    async def close(self) -> None:
+        """End the calls that are under way, and the source. The store stays open: it may serve others."""
+        calls = list(self._calls.values())
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await self._source.close()
+
+    async def _new(self, key: str, prompt: Prompt) -> Answer:
+        if self._limit is not None:
+            midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+            if self._store.spent_since(midnight, self.name) >= self._limit:
+                raise ModelError(
+                    f"model {self.name} has reached max_cost_per_day of {self._limit:g}; raise it or wait for tomorrow",
+                    reason="daily limit",
+                )
+        answer = await self._source.ask(prompt)
+        if self._usable(prompt, answer):
+            await asyncio.to_thread(self._store.put, key, replace(answer, source="model"))
+        return answer
+
+    def _forget(self, key: str, done: asyncio.Task[Answer]) -> None:
+        if self._calls.get(key) is done:
+            del self._calls[key]
+        if not done.cancelled():
+            done.exception()  # looked at, so that asyncio does not report one that nobody waited for
+
+    def _leave(self, key: str, call: asyncio.Task[Answer]) -> None:
+        self._waiting[key] -= 1
+        if self._waiting[key]:
+            return
+        del self._waiting[key]
+        if not call.done() and sum(1 for k in self._calls if k not in self._waiting) > self._most_abandoned:
+            del self._calls[key]
+            call.cancel()
