@@ -1,7 +1,8 @@
 """`sira-es.yml`, the environment and the options of a call: read and validated once, secrets masked.
 
-Order of precedence: option, environment (`SIRA_ES__CLUSTER__URL`), file, default. In the file `${NAME}` stands for a variable of
-the environment and `${file:/path}` for the content of a file, so that no secret need stand in it.
+Order of precedence: option, environment (`SIRA_ES__CLUSTER__URL`), file, default. A key without a value, and an empty
+variable, count as not given. In the file `${NAME}` stands for a variable of the environment and `${file:/path}` for the
+content of a file, so that no secret need stand in it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 from pydantic_settings.sources import InitSettingsSource
 
@@ -37,6 +47,7 @@ __all__ = [
 
 Mode = Literal["recall", "rerank", "rescore"]
 DEFAULT_FILE = Path("sira-es.yml")
+_PREFIX = "SIRA_ES__"
 
 
 def _seconds(value: object) -> object:
@@ -49,11 +60,21 @@ def _listed(value: object) -> object:
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
+Secret = Annotated[SecretStr, Field(min_length=1)]
 Names = Annotated[list[str], NoDecode, BeforeValidator(_listed)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, protected_namespaces=(), hide_input_in_errors=True, allow_inf_nan=False
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty_keys(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
 
 
 class AwsSettings(_Part):
@@ -66,15 +87,15 @@ class AwsSettings(_Part):
 class ClusterSettings(_Part):
     """Where the cluster is and how to sign in. At most one of the ways to sign in may be given.
 
-    `url` may name several nodes of one cluster, separated by commas, each with a path prefix. Credentials in it are taken
-    out and kept as `basic_auth`. `timeout` is in seconds, for one request. `document_security` says whether the index hides
-    documents from some users; unset, our own credentials count as unrestricted.
+    `url` may name several nodes of one cluster, separated by commas, each with a path prefix. Credentials in it are
+    taken out and kept as `basic_auth`. `timeout` is in seconds, for one request. `document_security` says whether the
+    index hides documents from some users; unset, our own credentials count as unrestricted.
     """
 
     url: Names = ["http://127.0.0.1:9200"]
-    api_key: SecretStr | None = None
-    bearer: SecretStr | None = None
-    basic_auth: SecretStr | None = None
+    api_key: Secret | None = None
+    bearer: Secret | None = None
+    basic_auth: Secret | None = None
     client_cert: Path | None = None
     client_key: Path | None = None
     ca_certs: Path | None = None
@@ -87,25 +108,37 @@ class ClusterSettings(_Part):
     @model_validator(mode="before")
     @classmethod
     def _credentials_out_of_the_url(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping) or not data.get("url"):
+        if not isinstance(data, Mapping) or data.get("url") is None:
             return data
-        urls, found = [], None
         listed = _listed(data["url"])
-        for url in listed if isinstance(listed, list) else [listed]:
-            parts = urlsplit(str(url))
-            if "@" in parts.netloc:
-                userinfo, host = parts.netloc.rsplit("@", 1)
-                found = unquote(userinfo)
-                parts = parts._replace(netloc=host)
-            urls.append(urlunsplit(parts))
-        return {**data, "url": urls, **({"basic_auth": found} if found and not data.get("basic_auth") else {})}
+        split = [_without_credentials(url) for url in (listed if isinstance(listed, list) else [listed])]
+        found = {credentials for _, credentials in split if credentials}
+        given = data.get("basic_auth")
+        if found and given:
+            found.add(given.get_secret_value() if isinstance(given, SecretStr) else str(given))
+        if len(found) > 1:
+            raise ValueError("there are different credentials in url and basic_auth, or for different nodes; keep one")
+        return {**data, "url": [url for url, _ in split], **({"basic_auth": found.pop()} if found else {})}
+
+    @field_validator("url")
+    @classmethod
+    def _addresses(cls, urls: list[str]) -> list[str]:
+        if not urls:
+            raise ValueError("is empty; give an address such as https://es.example:9200")
+        for url in urls:
+            try:
+                parts = urlsplit(url)
+                good = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+            except ValueError:
+                good = False
+            if not good or "@" in url or parts.query or parts.fragment:
+                raise ValueError(  # which does not tell the address: it may hold a password
+                    "must be an address such as https://es.example:9200; in credentials write , / ? # @ as %2C %2F %3F %23 %40"
+                )
+        return urls
 
     @model_validator(mode="after")
     def _one_way_to_sign_in(self) -> ClusterSettings:
-        for url in self.url:
-            parts = urlsplit(url)
-            if parts.scheme not in {"http", "https"} or not parts.hostname:
-                raise ValueError(f"'{url}' is not a cluster address such as https://es.example:9200")
         ways = [n for n in ("api_key", "bearer", "basic_auth", "aws") if getattr(self, n) is not None]
         if len(ways) > 1:
             raise ValueError(f"{' and '.join(ways)} are both given; keep one")
@@ -123,13 +156,19 @@ class LlmStage(_Part):
 
     model: str | None = None
     api_base: str | None = None
-    api_key: SecretStr | None = None
+    api_key: Secret | None = None
     rpm: int | None = Field(default=None, gt=0)
     tpm: int | None = Field(default=None, gt=0)
     concurrency: int = Field(default=8, gt=0)
     timeout: Seconds = 60.0
     deadline: Seconds = 2.0
     max_cost_per_day: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _no_secret_in_the_address(self) -> LlmStage:
+        if self.api_base and re.match(r"\w+://[^/]*@", self.api_base):
+            raise ValueError("api_base holds credentials; give them as api_key")
+        return self
 
 
 class LlmSettings(_Part):
@@ -176,6 +215,8 @@ class IndexSettings(_Part):
         if not self.text_fields:
             raise ValueError("text_fields is empty; name at least one text field")
         names = [weighted_field(f)[0] for f in self.text_fields]
+        if twice := next((n for n in names if names.count(n) > 1), None):
+            raise ValueError(f"text field '{twice}' is named twice; keep one")
         if self.main_field and self.main_field not in names:
             raise ValueError(f"main_field '{self.main_field}' is not among text_fields ({', '.join(names)})")
         return self
@@ -195,7 +236,13 @@ class Settings(BaseSettings):
     """The whole configuration."""
 
     model_config = SettingsConfigDict(
-        env_prefix="SIRA_ES__", env_nested_delimiter="__", extra="forbid", frozen=True, nested_model_default_partial_update=True
+        env_prefix=_PREFIX,
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        nested_model_default_partial_update=True,
     )
 
     cluster: ClusterSettings = ClusterSettings()
@@ -213,7 +260,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Options first, then the environment, then the file, which arrives under the private name `_file`."""
+        """Options first, then the environment, then the file, which arrives as `_file_content`."""
         options = dict(init_settings.init_kwargs) if isinstance(init_settings, InitSettingsSource) else {}
         content = options.pop("_file_content", {})
         return (
@@ -232,7 +279,7 @@ class Settings(BaseSettings):
 
 
 def weighted_field(text: str) -> tuple[str, float]:
-    """Split `title^2` into name and weight (1 where none is given). Raises ValueError for a weight that is not above 0."""
+    """Split `title^2` into name and weight, 1 where none is given. Raises ValueError for a weight not above 0."""
     name, _, weight = text.partition("^")
     try:
         value = float(weight) if weight else 1.0
@@ -246,12 +293,11 @@ def weighted_field(text: str) -> tuple[str, float]:
 def load_settings(path: Path | str | None = None, **options: Any) -> Settings:
     """Read the configuration. `path` None: `sira-es.yml` of the working directory where there is one.
 
-    `options` override whole keys, dotted names reach inside: `{"cluster.url": "http://..."}`. Raises ConfigurationError.
+    `options` override whole keys, dotted names reach inside: `{"cluster.url": "http://..."}`; one that is None counts
+    as not given. Raises ConfigurationError.
     """
     file = Path(path) if path is not None else DEFAULT_FILE
-    content: dict[str, Any] = {}
-    if path is not None or file.exists():
-        content = _read(file)
+    content = _read(file) if path is not None or file.exists() else {}
     given: dict[str, Any] = {}
     for dotted, value in options.items():
         if value is not None:
@@ -261,36 +307,90 @@ def load_settings(path: Path | str | None = None, **options: Any) -> Settings:
                 place = place.setdefault(parent, {})
             place[last] = value
     try:
+        _check_environment()
         settings = Settings(_file_content=content, **given)  # type: ignore[call-arg]
+        return settings.model_copy(update={"state": settings.state.expanduser()})
     except ValidationError as error:
-        raise ConfigurationError(_explain(error, str(file) if content else "configuration")) from None
+        raise ConfigurationError(_explain(error, file, content, given)) from None
     except SettingsError as error:
-        raise ConfigurationError(f"environment variable SIRA_ES__...: {error}; values of lists and maps are JSON") from None
-    return settings.model_copy(update={"state": settings.state.expanduser()})
+        raise ConfigurationError(f"environment {_PREFIX}...: {error}; lists and maps are written as JSON") from None
+    except RuntimeError:
+        raise ConfigurationError(
+            "state: the home directory is not known; set 'state' to the full path of a folder"
+        ) from None
+
+
+def _check_environment() -> None:
+    """Raise ConfigurationError for a variable of ours that names no key; of nested ones the validation takes care."""
+    for name in sorted(os.environ):
+        if name.upper().startswith(_PREFIX):
+            key = name[len(_PREFIX) :].split("__")[0].lower()
+            if key not in Settings.model_fields:
+                raise ConfigurationError(_unknown("environment", name, key, list(Settings.model_fields)))
 
 
 def _state_home() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
 
 
+def _without_credentials(url: object) -> tuple[object, str]:
+    """An address, and the user:password that was in it; both as they are where it is none."""
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+    except ValueError:
+        parts = None
+    if parts is None or "@" not in parts.netloc:
+        return url, ""
+    user, _, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=host)), unquote(user)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML whose mappings may not name a key twice: the second would win without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(problem="a key is given twice", problem_mark=key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
+        content = yaml.load(file.read_text(encoding="utf-8-sig"), _Loader)  # noqa: S506  a safe loader
+        filled = _interpolate(content, file, "")
     except FileNotFoundError:
         raise ConfigurationError(f"no configuration file {file}; 'sira-es init --index NAME' writes one") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read {file}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {file}: {error.strerror or 'input/output error'}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"cannot read {file}: not UTF-8 text; save it as UTF-8") from None
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" line {mark.line + 1}" if mark else ""
-        raise ConfigurationError(f"{file}{place} is not valid YAML: {getattr(error, 'problem', None) or 'unreadable'}") from None
-    if content is None:
+        raise ConfigurationError(f"{file}{_what_is_no_yaml(error)}") from None
+    except ValueError:
+        raise ConfigurationError(f"{file} holds a date or number that does not exist; put it in quotes") from None
+    except RecursionError:
+        raise ConfigurationError(f"{file} is nested too deeply, or an anchor holds itself") from None
+    if filled is None:
         return {}
-    if not isinstance(content, dict):
-        raise ConfigurationError(f"{file} must hold keys such as 'cluster:' and 'indices:', not a {type(content).__name__}")
-    filled = _interpolate(content, file, "")
-    assert isinstance(filled, dict)  # noqa: S101  a dict goes in, a dict comes out
-    return filled
+    if not isinstance(filled, dict):
+        raise ConfigurationError(
+            f"{file} must hold keys such as 'cluster:' and 'indices:', not a {type(filled).__name__}"
+        )
+    return {key: value for key, value in filled.items() if value is not None or key not in Settings.model_fields}
+
+
+def _what_is_no_yaml(error: yaml.YAMLError) -> str:
+    """Where and what, without the names of aliases and tags: an unquoted password may begin with * or !."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or "it holds a character that YAML does not allow"
+    problem = re.sub(
+        r"(alias|anchor|tag|handle) ['\"].*", r"\1; put a value that begins with * & or ! in quotes", problem
+    )
+    return f"{f' line {mark.line + 1}' if mark else ''} is not valid YAML: {' '.join(problem.split())}"
 
 
 def _interpolate(value: Any, file: Path, place: str) -> Any:
@@ -306,40 +406,71 @@ def _interpolate(value: Any, file: Path, place: str) -> Any:
         if name.startswith("file:"):
             try:
                 return Path(name.removeprefix("file:")).expanduser().read_text(encoding="utf-8").strip()
-            except (OSError, UnicodeDecodeError):
+            except (OSError, ValueError, RuntimeError):
                 raise ConfigurationError(f"{file}: {place}: cannot read {name.removeprefix('file:')}") from None
+        if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            raise ConfigurationError(f"{file}: {place}: '${{{name}}}' is neither ${{NAME}} nor ${{file:/path}}")
         if name not in os.environ:
             raise ConfigurationError(f"{file}: {place}: the environment variable {name} is not set")
         return os.environ[name]
 
-    return re.sub(r"\$\{([A-Za-z_]\w*|file:[^}]+)\}", replace, value)
+    return re.sub(r"\$\{([^{}]*)\}", replace, value)
 
 
 def _nearest(name: str, candidates: Sequence[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)), None)
 
 
-def _explain(error: ValidationError, source: str) -> str:
-    """One line for the first problem: file, key path, what is wrong, nearest valid key. Never the value: it may be a secret."""
+def _unknown(source: str, where: str, key: str, candidates: Sequence[str]) -> str:
+    near = _nearest(key, candidates)
+    hint = f"did you mean '{near}'?" if near else f"known here: {', '.join(candidates)}"
+    return f"{source}: unknown key '{where}'; {hint}"
+
+
+def _explain(error: ValidationError, file: Path, content: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """One line for the first problem: source, key path, what is wrong, nearest valid key. Never the value: a secret?"""
     first = error.errors(include_url=False, include_input=False)[0]
     path = [str(p) for p in first["loc"]]
     where = ".".join(path)
+    source = _source_of(path, file, content, given)
     if first["type"] == "extra_forbidden":
-        near = _nearest(path[-1], _keys_at(path[:-1]))
-        return f"{source}: unknown key '{where}'" + (f"; did you mean '{near}'?" if near else "; see the configuration in README.md")
-    if first["type"] == "missing":
-        return f"{source}: '{where}' is missing"
-    message = first["msg"].removeprefix("Value error, ")
-    return f"{source}: {where}: {message}" if where else f"{source}: {message}"
+        return " ".join(_unknown(source, where, path[-1], _keys_at(path[:-1])).split())
+    message = {
+        "missing": "is missing",
+        "too_short": "is empty",
+        "string_type": "must be text; put it in quotes",
+        "model_type": "must hold keys of its own",
+        "dict_type": "must hold keys of its own",
+    }.get(first["type"], first["msg"].removeprefix("Value error, "))
+    return " ".join(f"{source}: {where}: {message}".split())
+
+
+def _source_of(path: Sequence[str], file: Path, content: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """Who said what stands at a path: an option, a variable of the environment, or the file."""
+    if _holds(given, path):
+        return "option"
+    names = [f"{_PREFIX}{'__'.join(path[:n])}".upper() for n in range(len(path), 0, -1)]
+    variables = {name.upper() for name in os.environ}
+    if name := next((n for n in names if n in variables), None):
+        return f"environment {name}"
+    return str(file) if _holds(content, path[:1]) else "configuration"
+
+
+def _holds(value: Any, path: Sequence[str]) -> bool:
+    for key in path:
+        if not isinstance(value, Mapping) or key not in value:
+            return False
+        value = value[key]
+    return bool(path)
 
 
 def _keys_at(path: Sequence[str]) -> list[str]:
+    """The keys that are known at a place of the configuration."""
     model: Any = Settings
-    for key in path:
-        field = getattr(model, "model_fields", {}).get(key)
-        if field is None:
-            model = IndexSettings if model is dict else model
-            continue
-        annotation = field.annotation
-        model = dict if key == "indices" else next((a for a in getattr(annotation, "__args__", ()) if hasattr(a, "model_fields")), annotation)
+    for depth, key in enumerate(path):
+        if list(path[:depth]) == ["indices"]:
+            model = IndexSettings
+        elif (field := getattr(model, "model_fields", {}).get(key)) is not None:
+            parts = getattr(field.annotation, "__args__", ())
+            model = next((part for part in parts if hasattr(part, "model_fields")), field.annotation)
     return list(getattr(model, "model_fields", {}))

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
-from sira_es.cluster.checks import Check, check_cluster, check_index
+from sira_es.cluster.checks import Check, check_cluster, check_index, preflight
 from sira_es.cluster.connect import Cluster, connect, segment
 from sira_es.cluster.engine import clause_limit
 from sira_es.cluster.look import look_at
@@ -23,7 +23,7 @@ from sira_es.cluster.target import Target, describe
 from sira_es.cluster.write import index_documents
 from sira_es.dsl.compile import Coverage as CoverageKind
 from sira_es.dsl.compile import Mode, Shape, compile_search, fill, original_query
-from sira_es.enrich.job import EnrichReport, Enrichment, Limits, Progress
+from sira_es.enrich.job import Enrichment, EnrichReport, Limits, Progress
 from sira_es.enrich.ledger import Ledger
 from sira_es.enrich.page import PageEnricher
 from sira_es.enrich.plan import plan
@@ -34,7 +34,7 @@ from sira_es.llm.model import AnswerSource, Model
 from sira_es.llm.prompts import collection_prompt, query_prompt
 from sira_es.llm.recorded import RecordedAnswers
 from sira_es.llm.store import AnswerStore, StoredSource
-from sira_es.settings import IndexSettings, LlmStage, Settings, load_settings
+from sira_es.settings import LlmStage, Settings, load_settings
 
 __all__ = ["AsyncSira", "Hit", "SearchResult", "Sides", "Sira"]
 
@@ -300,6 +300,7 @@ class AsyncSira:
         Raises ConfigurationError, ClusterError, ModelError; what fails for single documents is in the report.
         """
         page = await self._page(index, concurrency=concurrency)
+        await preflight(await self.cluster(), index, self._text_fields(index))
         await self.prepare(index)
         return await (await self._job(index, page)).run(limits, query=query, on_progress=on_progress)
 
@@ -342,7 +343,6 @@ class AsyncSira:
         given = [(str(d.get(id_field, d.get("id", ""))), d) for d in documents]
         results = await page.enrich(given)
         return [{**d, **(r.fields or {})} for (_, d), r in zip(given, results, strict=True)]
-
 
     # Indices
 
@@ -432,7 +432,9 @@ def _result(answer: Any, expanded: Expanded | None, request: Mapping[str, Any]) 
         count = int(total["value"] if isinstance(total, Mapping) else total)
         return SearchResult(hits, count, int(answer.get("took", 0)), expanded, request)
     except (KeyError, TypeError, ValueError) as error:
-        raise ClusterError(f"the cluster's answer to a search is not a search answer ({error}); is this URL the cluster?") from None
+        raise ClusterError(
+            f"the cluster's answer to a search is not a search answer ({error}); is this URL the cluster?"
+        ) from None
 
 
 def _blocking(

@@ -1,6 +1,6 @@
 """Requests that real clients sent, and what becomes of each: the table of client x outcome.
 
-    SIRA_ES_CAPTURED=<folder> python -m tests.unit.dsl.captured
+    SIRA_ES_CAPTURED=<folder> python tests/captured_requests.py
 
 prints the table. Every search of an _msearch counts as one.
 """
@@ -54,9 +54,7 @@ MAPPINGS: dict[str, Any] = {
     },
     "ui_suggest": {"properties": {"title": {"type": "text"}, "suggest": {"type": "completion"}}},
     "ui_vendure": {
-        "properties": {
-            name: {"type": "text"} for name in ("productName", "productVariantName", "description", "sku")
-        }
+        "properties": {name: {"type": "text"} for name in ("productName", "productVariantName", "description", "sku")}
     },
     "examplecom-post-1": {
         "properties": {
@@ -88,6 +86,7 @@ MAPPINGS: dict[str, Any] = {
         }
     },
     "logs-*": {"properties": {"message": {"type": "text"}}},
+    "ui_lch": {"properties": {"text": {"type": "text"}, "vector": {"type": "dense_vector"}}},
 }
 _GRAMS = {"analysis": {"analyzer": {"edge_ngram_analyzer": {"tokenizer": "edge_ngram"}}}}
 

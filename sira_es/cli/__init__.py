@@ -80,7 +80,12 @@ def run(arguments: list[str] | None = None) -> int:
         return 2
     except click.ClickException as error:
         place = f"{error.ctx.command_path}: " if isinstance(error, click.UsageError) and error.ctx else ""
-        click.echo(f"sira-es: {place.removeprefix('sira-es').strip()}{' ' if place else ''}{error.format_message()}".replace("  ", " "), err=True)
+        click.echo(
+            f"sira-es: {place.removeprefix('sira-es').strip()}{' ' if place else ''}{error.format_message()}".replace(
+                "  ", " "
+            ),
+            err=True,
+        )
         return 2
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("sira-es: interrupted; the same command goes on where it stopped", err=True)
@@ -95,6 +100,7 @@ def run(arguments: list[str] | None = None) -> int:
         if {"-v", "--verbose"} & set(arguments):
             raise
         click.echo(
-            f"sira-es: unexpected {type(error).__name__}; this is a bug, run again with -v and report what it prints", err=True
+            f"sira-es: unexpected {type(error).__name__}; this is a bug, run again with -v and report what it prints",
+            err=True,
         )
         return 1

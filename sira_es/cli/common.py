@@ -90,7 +90,9 @@ def table(rows: list[list[str]], head: list[str]) -> None:
     widths = [max(len(r[i]) for r in [head, *rows]) for i in range(len(head))]
     for row in [head, *rows]:
         cells = [
-            c.rjust(w) if c.replace(".", "").replace("-", "").replace("+", "").replace("%", "").strip().isdigit() else c.ljust(w)
+            c.rjust(w)
+            if c.replace(".", "").replace("-", "").replace("+", "").replace("%", "").strip().isdigit()
+            else c.ljust(w)
             for c, w in zip(row, widths, strict=True)
         ]
         click.echo("  ".join(cells).rstrip())

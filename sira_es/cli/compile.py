@@ -15,7 +15,9 @@ from sira_es.expand import Expanded
 @click.command(name="compile")
 @click.argument("text")
 @click.option("--index", required=True, help="Index, alias or data stream.")
-@click.option("--mode", type=click.Choice(["recall", "rerank", "rescore"]), help="Shape of the request [as configured].")
+@click.option(
+    "--mode", type=click.Choice(["recall", "rerank", "rescore"]), help="Shape of the request [as configured]."
+)
 @recorded_option
 @common_options
 def compile_(options: Options, text: str, index: str, mode: str | None, recorded: Path | None) -> None:

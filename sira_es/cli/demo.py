@@ -64,13 +64,19 @@ def _settings(url: str) -> Settings:
 async def _demo(options: Options, settings: Settings) -> Evaluation:
     faq = data_file("examples", "stackfaq")
     async with AsyncSira(
-        settings, query_answers=faq / "recorded" / "queries.jsonl.gz", document_answers=faq / "recorded" / "documents.jsonl.gz"
+        settings,
+        query_answers=faq / "recorded" / "queries.jsonl.gz",
+        document_answers=faq / "recorded" / "documents.jsonl.gz",
     ) as sira:
         await _load(options, sira, faq / "corpus.jsonl.gz")
         with progress_bar(options) as report:
             enriched = await sira.enrich(INDEX, on_progress=report)
-        options.say(f"{enriched.enriched} of {enriched.documents} documents are enriched ({enriched.calls} calls to a model)")
-        await (await sira.cluster()).request("POST", f"/{INDEX}/_forcemerge", params={"max_num_segments": 1, "flush": True})
+        options.say(
+            f"{enriched.enriched} of {enriched.documents} documents are enriched ({enriched.calls} calls to a model)"
+        )
+        await (await sira.cluster()).request(
+            "POST", f"/{INDEX}/_forcemerge", params={"max_num_segments": 1, "flush": True}
+        )
         await (await sira.cluster()).request("POST", f"/{INDEX}/_refresh")
         evaluation, _ = await assess_index(
             sira,
@@ -93,7 +99,9 @@ async def _load(options: Options, sira: AsyncSira, corpus: Path) -> None:
         options.say(f"indexing {documents.count} documents into {INDEX}")
         await sira.load(INDEX, documents, made_by=MARK)
     elif made_by != MARK:
-        raise UnsupportedError(f"index {INDEX} exists and was not made by the demo; delete or rename it, or use another cluster")
+        raise UnsupportedError(
+            f"index {INDEX} exists and was not made by the demo; delete or rename it, or use another cluster"
+        )
 
 
 def _best_fields(sira: AsyncSira) -> Search:
@@ -120,7 +128,9 @@ async def _show_queries(sira: AsyncSira, evaluation: Evaluation) -> None:
         for name, sides in (("before", RUNS["baseline"]), ("after", RUNS["expanded"])):
             result = await sira.search(change.text, INDEX, size=3, sides=sides, query_id=change.query_id)
             for place, hit in enumerate(result.hits, 1):
-                click.echo(f"  {name if place == 1 else '':7}{place}. {'*' if right.get(hit.id) else ' '} {headline(hit)}")
+                click.echo(
+                    f"  {name if place == 1 else '':7}{place}. {'*' if right.get(hit.id) else ' '} {headline(hit)}"
+                )
         words = result.expansion.expansion.clauses if result.expansion else ()
         click.echo(f"         with {', '.join(f'{t.word} {t.boost:.2f}' for t in words[:10])}")
         shown += 1

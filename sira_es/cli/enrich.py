@@ -52,7 +52,9 @@ def enrich(options: Options, index: str, dry_run: bool, undo: bool, recorded: Pa
         options.say(f"sira-es: stopped at the limit of {report.stopped}; the same command goes on")
         return 4
     if report.failed or report.stale:
-        options.say("sira-es: some documents were not enriched; 'sira-es status --failed' lists them, the next run tries again")
+        options.say(
+            "sira-es: some documents were not enriched; 'sira-es status --failed' lists them, the next run tries again"
+        )
         return 3
     return 0
 
@@ -100,7 +102,9 @@ def _settings(options: Options, limits: dict[str, Any]) -> Any:
 
 def _show_plan(plan: dict[str, Any]) -> None:
     cost = "unknown price" if plan["cost"] is None else f"${plan['cost']:.2f}"
-    click.echo(f"documents   {plan['documents']}: {plan['pending']} pending, {plan['stale']} stale, {plan['enriched']} enriched")
+    click.echo(
+        f"documents   {plan['documents']}: {plan['pending']} pending, {plan['stale']} stale, {plan['enriched']} enriched"
+    )
     click.echo(f"to ask      {plan['calls']} calls, about {plan['tokens']} tokens, {cost}")
     click.echo(f"time        about {plan['seconds']:.0f} s at the configured limits")
     click.echo("nothing was written, no model was called")
@@ -117,7 +121,9 @@ def _undo(options: Options, index: str, query: dict[str, Any] | None) -> int:
     if options.json:
         print_json({"index": index, "removed": removed})
     else:
-        options.say(f"removed from {removed} documents of {index}; the mapping keeps two unused fields, as engines cannot drop fields")
+        options.say(
+            f"removed from {removed} documents of {index}; the mapping keeps two unused fields, as engines cannot drop fields"
+        )
     return 0
 
 
@@ -138,7 +144,11 @@ class progress_bar:  # noqa: N801  used like a function, as a context manager
         from rich.progress import Progress as Bar
 
         self._bar = Bar(
-            TextColumn("enriching"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), console=Console(stderr=True)
+            TextColumn("enriching"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            console=Console(stderr=True),
         )
         self._bar.__enter__()
         task = self._bar.add_task("", total=None)

@@ -30,13 +30,29 @@ RUNS: dict[str, Sides] = {"baseline": "baseline", "documents": "documents", "que
 
 @click.command(name="eval")
 @click.option("--index", required=True, help="Index, alias or data stream.")
-@click.option("--queries", required=True, type=click.Path(path_type=Path), help="Queries: JSON lines, TSV or CSV with id and text.")
-@click.option("--qrels", required=True, type=click.Path(path_type=Path), help="Judgments: TREC qrels, or TSV/CSV with a header.")
-@click.option("--measures", default=" ".join(DEFAULT_MEASURES), show_default=True, help="Names as ir-measures has them.")
-@click.option("--mode", type=click.Choice(["recall", "rerank", "rescore"]), help="Shape of the request [as configured].")
+@click.option(
+    "--queries",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Queries: JSON lines, TSV or CSV with id and text.",
+)
+@click.option(
+    "--qrels", required=True, type=click.Path(path_type=Path), help="Judgments: TREC qrels, or TSV/CSV with a header."
+)
+@click.option(
+    "--measures", default=" ".join(DEFAULT_MEASURES), show_default=True, help="Names as ir-measures has them."
+)
+@click.option(
+    "--mode", type=click.Choice(["recall", "rerank", "rescore"]), help="Shape of the request [as configured]."
+)
 @click.option("--ablate", is_flag=True, help="Also with the words of documents alone, and of queries alone.")
 @click.option("--report", type=click.Path(path_type=Path), help="Write one HTML page.")
-@click.option("--runs", "runs_folder", type=click.Path(path_type=Path), help="Write TREC run files and judgments into this folder.")
+@click.option(
+    "--runs",
+    "runs_folder",
+    type=click.Path(path_type=Path),
+    help="Write TREC run files and judgments into this folder.",
+)
 @recorded_option
 @common_options
 def eval_(
@@ -61,7 +77,14 @@ def eval_(
     async def work() -> tuple[Evaluation, dict[str, list[dict[str, Any]]]]:
         async with AsyncSira(options.settings(), query_answers=recorded) as sira:
             return await assess_index(
-                sira, index, queries, qrels, sides=sides, measures=names, mode=cast("Mode | None", mode), say=options.say
+                sira,
+                index,
+                queries,
+                qrels,
+                sides=sides,
+                measures=names,
+                mode=cast("Mode | None", mode),
+                say=options.say,
             )
 
     evaluation, terms = run_async(work())

@@ -12,7 +12,9 @@ from sira_es.evaluate.collections import read_documents
 
 @click.command()
 @click.option("--index", required=True, help="Name of the new index.")
-@click.option("--documents", required=True, type=click.Path(path_type=Path), help="JSON lines (.gz) with id, title, text.")
+@click.option(
+    "--documents", required=True, type=click.Path(path_type=Path), help="JSON lines (.gz) with id, title, text."
+)
 @click.option("--analyzer", default="english", show_default=True, help="Analyzer of title and text.")
 @click.option("--shards", type=click.IntRange(1, 1024), default=1, show_default=True, help="Primary shards.")
 @common_options
@@ -31,7 +33,9 @@ def index(options: Options, index: str, documents: Path, analyzer: str, shards: 
     return 3 if failed else 0
 
 
-async def _index(options: Options, name: str, documents: Path, analyzer: str, shards: int) -> tuple[int, dict[str, int]]:
+async def _index(
+    options: Options, name: str, documents: Path, analyzer: str, shards: int
+) -> tuple[int, dict[str, int]]:
     from sira_es.sira import AsyncSira
 
     read = read_documents(documents)

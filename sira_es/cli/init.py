@@ -15,7 +15,9 @@ from sira_es.settings import DEFAULT_FILE
 
 @click.command()
 @click.option("--index", required=True, help="Index, alias or data stream.")
-@click.option("--output", type=click.Path(path_type=Path), default=DEFAULT_FILE, show_default=True, help="File to write.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=DEFAULT_FILE, show_default=True, help="File to write."
+)
 @click.option("--describe", is_flag=True, help="Have the configured model draft the description from a sample.")
 @common_options
 def init(options: Options, index: str, output: Path, describe: bool) -> None:
@@ -34,7 +36,9 @@ def init(options: Options, index: str, output: Path, describe: bool) -> None:
             file.write(text)
     except OSError as error:
         raise ConfigurationError(f"cannot write {output}: {error.strerror}; choose another --output") from None
-    options.say(f"wrote {output}: text fields {', '.join(found['text_fields'])}; look it over, name a model, then 'sira-es doctor --index {index}'")
+    options.say(
+        f"wrote {output}: text fields {', '.join(found['text_fields'])}; look it over, name a model, then 'sira-es doctor --index {index}'"
+    )
 
 
 async def _look(options: Options, index: str, describe: bool) -> dict[str, Any]:

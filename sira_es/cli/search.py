@@ -18,7 +18,9 @@ Parts = dict[tuple[str, str], list[Contribution]]
 @click.command()
 @click.argument("text")
 @click.option("--index", required=True, help="Index, alias or data stream.")
-@click.option("--mode", type=click.Choice(["recall", "rerank", "rescore"]), help="Shape of the request [as configured].")
+@click.option(
+    "--mode", type=click.Choice(["recall", "rerank", "rescore"]), help="Shape of the request [as configured]."
+)
 @click.option("--size", type=click.IntRange(0, 10_000), default=10, show_default=True, help="How many hits.")
 @click.option("--baseline", is_flag=True, help="Show the plain search beside it.")
 @click.option("--explain", is_flag=True, help="Show what each term adds to a hit's score.")
@@ -38,7 +40,9 @@ def search(
 
     Example: sira-es search "why does my laptop overheat" --index docs --baseline
     """
-    result, plain, parts = run_async(_search(options, text, index, cast("Mode | None", mode), size, baseline, explain, recorded))
+    result, plain, parts = run_async(
+        _search(options, text, index, cast("Mode | None", mode), size, baseline, explain, recorded)
+    )
     if result.expansion is not None and result.expansion.problem:
         options.say(f"sira-es: not expanded: {result.expansion.problem}")
     if options.json:
@@ -70,7 +74,13 @@ async def _search(
 def to_json(result: SearchResult, parts: Parts) -> dict[str, Any]:
     """The document that `search --json` prints."""
     hits = [
-        {"_id": h.id, "_index": h.index, "_score": h.score, "_source": h.source, **({"terms": parts[h.index, h.id]} if (h.index, h.id) in parts else {})}
+        {
+            "_id": h.id,
+            "_index": h.index,
+            "_score": h.score,
+            "_source": h.source,
+            **({"terms": parts[h.index, h.id]} if (h.index, h.id) in parts else {}),
+        }
         for h in result.hits
     ]
     expansion = result.expansion.to_json() if result.expansion else None

@@ -28,7 +28,7 @@ Params = Mapping[str, str | int | bool]
 
 # Repeating one of these changes nothing on the cluster.
 _READS = frozenset(
-    {"_search", "_msearch", "_count", "_termvectors", "_mtermvectors", "_explain", "_validate", "_analyze"}
+    {"_search", "_msearch", "_count", "_termvectors", "_mtermvectors", "_explain", "_validate", "_mget"}
 )
 _BUSY = frozenset({429, 502, 503, 504})
 _PAUSES = (0.1, 0.4)  # seconds before a read is repeated
@@ -232,7 +232,7 @@ def cause_of(error: Any) -> tuple[str, str]:
         return "", " ".join(str(error or "").split())[:500]
     roots = error.get("root_cause")
     root = roots[0] if isinstance(roots, list) and roots and isinstance(roots[0], dict) else error
-    deepest = error
+    deepest: dict[str, Any] = {"caused_by": error.get("caused_by")}
     while isinstance(deepest.get("caused_by"), dict):
         deepest = deepest["caused_by"]
     kind, reason = str(root.get("type") or ""), str(root.get("reason") or "")

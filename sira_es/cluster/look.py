@@ -31,7 +31,7 @@ class Look:
 
 async def look_at(cluster: Cluster, name: str) -> Look:
     """Choose the text fields that hold prose. Raises UnsupportedError where there is no text field."""
-    fields = [f for f in await text_fields_of(cluster, name)]
+    fields = await text_fields_of(cluster, name)
     if not fields:
         raise UnsupportedError(f"'{name}' has no text field; sira-es adds words beside text, so it needs one")
     body = {"size": SAMPLE, "_source": [f.name for f in fields]}

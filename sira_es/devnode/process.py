@@ -75,27 +75,35 @@ def launch(
 
 
 def pids(mark: str) -> list[int]:
-    """The processes with `mark` on their command line and those of their groups, oldest first as far as pids tell."""
+    """The processes with `mark` on their command line and those of their groups, in ascending order."""
     everything = list(_processes())
-    groups = {process.group for process in everything if mark in process.command}
-    return sorted(process.pid for process in everything if process.group in groups)
+    return _members(everything, _groups(everything, mark))
 
 
 def alive(mark: str) -> bool:
     return bool(pids(mark))
 
 
+def _groups(everything: Sequence[_Process], mark: str) -> set[int]:
+    return {process.group for process in everything if mark in process.command}
+
+
+def _members(everything: Sequence[_Process], groups: set[int]) -> list[int]:
+    return sorted(process.pid for process in everything if process.group in groups)
+
+
 def end(mark: str, *, patience: float = 30.0) -> bool:
     """Ends all processes of `mark`, after `patience` seconds by force; whether there were any."""
-    there = pids(mark)
+    groups = _groups(list(_processes()), mark)  # once: a child may outlive the process that carries the mark
+    left: list[int] = []
     for number, wait in ((signal.SIGTERM, patience), (signal.SIGKILL, 10.0)):
-        _signal(pids(mark), number)
+        _signal(_members(list(_processes()), groups), number)
         limit = time.monotonic() + wait
-        while time.monotonic() < limit:
-            if not alive(mark):
-                return bool(there)
+        while (left := _members(list(_processes()), groups)) and time.monotonic() < limit:
             time.sleep(0.1)
-    raise NodeError(f"process {', '.join(map(str, pids(mark)))} of the node does not end: end it by hand (kill -9)")
+        if not left:
+            return bool(groups)
+    raise NodeError(f"process {', '.join(map(str, left))} of the node does not end: end it by hand (kill -9)")
 
 
 def _signal(targets: Sequence[int], number: signal.Signals) -> None:

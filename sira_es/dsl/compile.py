@@ -1,13 +1,14 @@
-"""A user's text and its expansion become one search request: one weighted bool/should beside the untouched original query."""
+"""A user's text and its expansion become one search request: one weighted bool/should around the untouched original."""
 
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sira_es.errors import ConfigurationError, UnsupportedError
+from sira_es.errors import ConfigurationError, InputError, UnsupportedError
 from sira_es.vocabulary.model import Expansion, Term, Verdict
 
 __all__ = [
@@ -38,8 +39,8 @@ Clause = dict[str, Any]
 class Shape:
     """What the clauses are made for: the text fields with their weights, and how much of the target is enriched.
 
-    `one_analyzer`: all fields analyse alike. `clause_limit`: how many leaves the engine takes in one query; None: no limit
-    that matters.
+    `one_analyzer`: all fields analyse alike. `clause_limit`: how many leaves the engine takes in one query; None: as
+    many as there are.
     """
 
     fields: tuple[tuple[str, float], ...]
@@ -127,60 +128,97 @@ def expansion_clauses(expansion: Expansion, fields: Fields, coverage: Coverage, 
 def fit(expansion: Expansion, shape: Shape, *, taken: int, limit: int | None) -> tuple[Expansion, int]:
     """Cut an expansion to the clause limit. Returns it with the number of reach clauses (0, 1 or 2) that still fit.
 
-    `taken` is the number of leaves that the caller's own query has. A word costs a leaf a field; each own token does so in
-    a reach clause. To go in this order: the match reach, kept words from the lowest margin up, lifted words, the other
-    reach, pinned words last. The original never goes.
+    `taken` is the number of leaves that the caller's own query has. A word costs a leaf a field; each own token does so
+    in a reach clause. While it is too much there go, in this order: the match reach, kept words from the lowest margin
+    up, lifted words (at once where no kept one is left), the other reach, pinned words. The original never goes.
     """
     clauses = len(reach("", shape.fields, shape.coverage))
     if limit is None:
         return expansion, clauses
     width = len(shape.fields) + (shape.coverage != "none")
-    own = sum(len(w.tokens) for w in expansion.own)
-    count = {
-        "pinned": sum(t.verdict is Verdict.PINNED for t in expansion.clauses),
-        "lifted": sum(t.lifted for t in expansion.clauses),
-        "kept": sum(t.verdict is Verdict.KEPT for t in expansion.clauses),
+    own = own_tokens(expansion)
+    terms = expansion.clauses
+    counts = {
+        "match": int(clauses == 2),
+        "kept": sum(t.verdict is Verdict.KEPT for t in terms),
+        "lifted": sum(t.lifted for t in terms),
+        "reach": int(clauses > 0),
+        "pinned": sum(t.verdict is Verdict.PINNED for t in terms),
     }
-    room = max(0, limit - taken)
-    pinned = min(count["pinned"], room // width)
-    room -= pinned * width
-    reaching = int(clauses > 0 and room >= own * width)
-    room -= reaching * own * width
-    lifted = min(count["lifted"], room // width)
-    room -= lifted * width
-    kept = min(count["kept"], room // width)
-    room -= kept * width
-    if (pinned, lifted, kept) == (count["pinned"], count["lifted"], count["kept"]):
-        reaching += int(clauses == 2 and room >= own)
+    costs = {"match": own, "kept": width, "lifted": width, "reach": own * width, "pinned": width}
+    left = dict(counts)
+    excess = taken + sum(counts[part] * costs[part] for part in counts) - limit
+    for part, cost in costs.items():
+        needless = part == "lifted" and not left["kept"]
+        going = left[part] if needless else min(left[part], -(-max(excess, 0) // max(cost, 1)))
+        left[part] -= going
+        excess -= going * cost
+    reaching = left["match"] + left["reach"]
+    if all(left[part] == counts[part] for part in ("kept", "lifted", "pinned")):
         return expansion, reaching
-    return expansion.limited_to(kept, lifted, pinned), reaching
+    return expansion.limited_to(left["kept"], left["lifted"], left["pinned"]), reaching
+
+
+def own_tokens(expansion: Expansion) -> int:
+    """How many distinct tokens the user's text has; an estimate, rather too high, where it could not be analysed."""
+    if expansion.own:
+        return len({token for word in expansion.own for token in word.tokens})
+    return len(set(_WORDS.findall(expansion.text.casefold())))
 
 
 def leaves(query: Any, tokens: int) -> int:
-    """How many leaves a query has for a text of so many distinct tokens: tokens x fields, a phrase 1 a field, others 1."""
+    """How many leaves a query has for a text of so many tokens: tokens x fields, a phrase 1 a field, others 1."""
     if isinstance(query, list):
         return sum(leaves(q, tokens) for q in query)
     if not isinstance(query, Mapping):
         return 0
     total = 0
     for kind, inner in query.items():
-        if kind == "multi_match" and isinstance(inner, Mapping):
-            fields = inner.get("fields")
-            width = len(fields) if isinstance(fields, list) and fields else 1
-            total += width * (1 if str(inner.get("type", "")).startswith("phrase") else tokens)
-        elif kind in {"match", "combined_fields", "query_string", "simple_query_string", "match_bool_prefix"}:
+        if kind in _TEXTS:
             fields = inner.get("fields") if isinstance(inner, Mapping) else None
-            total += tokens * (len(fields) if isinstance(fields, list) and fields else 1)
-        elif isinstance(inner, Mapping | list) and kind in _COMPOUND:
+            width = len(fields) if isinstance(fields, list) and fields else 1
+            phrase = isinstance(inner, Mapping) and str(inner.get("type", "")).startswith("phrase")
+            total += width * (1 if phrase else tokens)
+        elif kind in _COMPOUND and isinstance(inner, Mapping | list):
             total += leaves(inner, tokens)
         elif isinstance(inner, Mapping):
             total += 1
     return total
 
 
+def only_text(query: Any, text: str) -> bool:
+    """Whether a query asks for this text and nothing else: no filter, no must_not, nothing of another kind or text."""
+    if isinstance(query, list):
+        return all(only_text(q, text) for q in query)
+    return isinstance(query, Mapping) and all(_asks_for(kind, inner, text) for kind, inner in query.items())
+
+
+def _asks_for(kind: str, inner: Any, text: str) -> bool:
+    if kind in _TEXTS | _PHRASES:
+        return _holds(inner, text)
+    if kind not in _TEXT_COMPOUND or not isinstance(inner, Mapping):
+        return False
+    below = {k: v for k, v in inner.items() if isinstance(v, Mapping | list)}
+    return below.keys() <= _TEXT_COMPOUND[kind] and only_text(list(below.values()), text)
+
+
+def _holds(value: Any, text: str) -> bool:
+    if isinstance(value, Mapping):
+        return any(_holds(v, text) for v in value.values())
+    return isinstance(value, str) and text in value
+
+
+# Letters of scripts that separate no words are taken as a word each.
+_UNSEPARATED = r"\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORDS = re.compile(rf"[{_UNSEPARATED}]|[^\W{_UNSEPARATED}]+")
+_TEXTS = frozenset(
+    {"match", "match_bool_prefix", "multi_match", "combined_fields", "query_string", "simple_query_string"}
+)
+_PHRASES = frozenset({"match_phrase", "match_phrase_prefix"})
+_TEXT_COMPOUND = {"bool": {"must", "should"}, "dis_max": {"queries"}}
 _COMPOUND = frozenset(
-    "bool must should must_not filter dis_max queries function_score query functions constant_score boosting positive negative "
-    "script_score nested has_child has_parent".split()
+    {"bool", "must", "should", "must_not", "filter", "dis_max", "queries", "function_score", "query", "functions"}
+    | {"script_score", "constant_score", "boosting", "positive", "negative", "nested", "has_child", "has_parent"}
 )
 
 
@@ -194,18 +232,21 @@ def compile_search(
 ) -> dict[str, Any]:
     """One search body: the original query at full weight and, beside it, reach and the words that count.
 
-    `body` is the caller's own search (its `query` is the original and stays as it is); without it, the plain query of the
-    text. Raises UnsupportedError for mode rescore with a body that sorts, collapses or rescores already.
+    `body` is the caller's own search (its `query` is the original and stays as it is); without it, the plain query of
+    the text. Mode recall needs an original of text alone: beside a filter it becomes rerank, or hits would come in past
+    the filter. Raises UnsupportedError for mode rescore with a body that sorts, collapses or rescores already,
+    InputError for a body without `query`.
     """
     request = copy.deepcopy(dict(body)) if body is not None else {"query": original_query(text, shape)}
-    original = request["query"]
-    own = sum(len(w.tokens) for w in expansion.own)
-    cut, reaching = fit(expansion, shape, taken=leaves(original, own), limit=shape.clause_limit)
+    original = request.get("query")
+    if not isinstance(original, dict):
+        raise InputError("the search body has no 'query' that an expansion could stand beside; give it one")
+    if mode == "rescore" and (taken := next((k for k in ("sort", "rescore", "collapse") if request.get(k)), None)):
+        raise UnsupportedError(f"mode rescore cannot be used with '{taken}' in the same search; use mode rerank")
+    if mode == "recall" and not only_text(original, text):
+        mode = "rerank"
+    cut, reaching = fit(expansion, shape, taken=leaves(original, own_tokens(expansion)), limit=shape.clause_limit)
     added = reach(text, shape.fields, shape.coverage)[:reaching] + expansion_clauses(cut, shape.fields, shape.coverage)
-    if mode == "rescore":
-        taken = [k for k in ("sort", "rescore", "collapse") if request.get(k)]
-        if taken:
-            raise UnsupportedError(f"mode rescore cannot be used with '{taken[0]}' in the same search; use mode rerank")
     if not added:
         return request
     if mode == "recall":

@@ -20,7 +20,7 @@ class Endpoint:
 
 
 def endpoint(method: str, target: str) -> Endpoint | None:
-    """The search that a request is; None for everything else (templates, async searches, scroll pages, SQL, by_query ...).
+    """The search that a request is; None for everything else (templates, async searches, scroll pages, SQL, by_query).
 
     A count is a search of size 0, and says so in its parameters.
     """

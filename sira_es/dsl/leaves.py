@@ -11,7 +11,7 @@ from sira_es.dsl.tree import unwrapped
 __all__ = ["count_leaves"]
 
 FUZZY = 16
-"""Terms that a fuzzy word of three letters and more is taken to become: 50 at most, 4 to 8 on the mean of real indices."""
+"""Terms that a fuzzy word of three letters and more is taken to become: 50 at most, 4 to 8 on the mean in practice."""
 
 
 def count_leaves(query: Node, fields: Fields) -> int:

@@ -61,8 +61,8 @@ class Group:
 class Located:
     """What `rewrite` needs to know of a body.
 
-    `mode` is the asked one, or rerank where the body does not allow it. `query` is the whole original query, `highlights`
-    the `highlight` objects that need it as their `highlight_query`, `leaves` its leaves as engines count them.
+    `mode` is the asked one, or rerank where the body does not allow it. `query` is the whole original query,
+    `highlights` the `highlight` objects that need it as their `highlight_query`, `leaves` its leaves as engines count.
     """
 
     body: str
@@ -169,14 +169,14 @@ def _by_score(node: Node | None, param: str | None) -> bool:
     if param:
         return param.split(",")[0].strip() in {"_score", "_score:desc"}
     sort = node.value if node is not None else None
-    first = sort[0] if isinstance(sort, list) and sort else sort
-    if first is None or first == []:
+    if sort is None or sort == []:
         return True
+    first = sort[0] if isinstance(sort, list) else sort
     if isinstance(first, dict):
         order = first.get("_score") if len(first) == 1 else None
         order = order.get("order", "desc") if isinstance(order, dict) else order
         return isinstance(order, str) and order.lower() == "desc"
-    return first == "_score"
+    return isinstance(first, str) and first == "_score"
 
 
 def _is_zero(root: Node, params: Mapping[str, str]) -> bool:
@@ -263,8 +263,10 @@ def _group(root: Query) -> Group | Reason:
     starting = [c for c in root.clauses if c.passes is None]
     if not starting:
         return next((c.passes for c in root.clauses if c.passes is not None), Reason.NO_TEXT)
-    words = {c.key: c.text for c in reversed(starting)}
-    text = _text(root, dict(reversed(words.items())))
+    words: dict[str, str] = {}
+    for clause in starting:
+        words.setdefault(clause.key, clause.text)
+    text = _text(root, words)
     if text is None:
         return Reason.SEVERAL
     if short(text):

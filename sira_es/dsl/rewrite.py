@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sira_es.dsl.compile import RESCORE_WINDOW, Coverage, Shape, expansion_clauses, fit, reach
@@ -47,7 +48,7 @@ def rewrite(
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """A body of Python values as `locate` takes it; nothing (which passes) where it is no JSON. Dates become strings."""
+    """A body of Python values as `locate` takes it; empty, which passes, where it is no JSON. Dates become strings."""
     try:
         return json.dumps(body, default=str).encode()
     except (TypeError, ValueError, RecursionError):
@@ -74,7 +75,7 @@ def rewrite_dict(
         return {**body, "rescore": _rescore(added[0][1])}
     changed: Any = body
     for group, clauses in added:
-        changed = _put(changed, group.place.path, lambda found, c=clauses: _wrapped(found, c, located.mode))
+        changed = _put(changed, group.place.path, partial(_wrapped, clauses=clauses, mode=located.mode))
     for place in located.highlights:
         changed = _put(changed, place.path, lambda found: {"highlight_query": body["query"], **found})
     return dict(changed)
@@ -91,7 +92,9 @@ def _added(
             continue
         shape = Shape(fields=group.fields, coverage=coverage, clause_limit=clause_limit)
         width = len(group.fields) + (coverage != "none")
-        unread = 0 if expansion.own else len(set(re.findall(r"\w+", group.text))) * width * 2
+        unread = 0 if expansion.own or coverage == "none" else len(set(re.findall(r"\w+", group.text))) * width * 2
+        if clause_limit is not None and taken + unread > clause_limit:
+            continue
         kept, reaching = fit(expansion, shape, taken=taken + unread, limit=clause_limit)
         clauses = [] if group.enriched else reach(group.text, group.fields, coverage)[:reaching]
         words = expansion_clauses(kept, group.fields, coverage, group.factor)

@@ -22,9 +22,9 @@ class Query:
     """One query object and what scores below it.
 
     `clauses` are all clauses with a text at and below it, in document order. `foreign`: something else than text
-    decides or scores here. `closed`: only to be wrapped whole. `best`: the largest child counts, not the sum. `min_score`: it
-    drops hits by the score of what is below. `plain`: what is below adds to the score as it is. `ours`: a rewriter of
-    ours was here.
+    decides or scores here. `closed`: only to be wrapped whole. `best`: the largest child counts, not the sum.
+    `min_score`: it drops hits by the score of what is below. `plain`: what is below adds to the score as it is.
+    `ours`: a rewriter of ours was here.
     """
 
     node: Node

@@ -22,7 +22,6 @@ __all__ = ["EnrichReport", "Enrichment", "Limits", "Progress"]
 
 PAGE = 200
 CONFLICT_TRIES = 3
-FAILURES_IN_A_ROW = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,6 @@ class Enrichment:
         self._limits = Limits()
         self._limit_hit = ""
         self._asked = 0
-        self._failures_in_a_row = 0
         self._started = 0.0
 
     async def run(
@@ -160,7 +158,8 @@ class Enrichment:
         entries = [self._entry(h, r, outcomes.get((h.index, h.id))) for h, r in pairs if r.reason != "limit"]
         self._account(entries, results)
         on_progress(self._progress)
-        self._stop_where_all_fail(pairs)
+        if self._page.broken is not None:
+            raise ModelError(f"the model fails for every document, the run was stopped: {self._page.broken}")
 
     async def _write(self, pairs: Sequence[tuple[Hit, Enriched]]) -> dict[tuple[str, str], Outcome]:
         """Write, and where somebody else wrote first read again and retry while the text is still the same."""
@@ -194,7 +193,9 @@ class Enrichment:
         )
 
     def _account(self, entries: Sequence[Entry], results: Sequence[Enriched]) -> None:
-        paid = list({id(r.answer): r.answer for r in results if r.answer is not None and r.answer.source == "model"}.values())
+        paid = list(
+            {id(r.answer): r.answer for r in results if r.answer is not None and r.answer.source == "model"}.values()
+        )
         tokens = sum(a.prompt_tokens + a.completion_tokens for a in paid)
         cost = sum(a.cost or 0.0 for a in paid)
         now = time.monotonic() - self._started
@@ -236,18 +237,6 @@ class Enrichment:
             self._limit_hit = "time"
         return bool(self._limit_hit)
 
-    def _stop_where_all_fail(self, pairs: Sequence[tuple[Hit, Enriched]]) -> None:
-        for _, result in pairs:
-            if result.error is None:
-                self._failures_in_a_row = 0
-            elif result.error.reason not in {"limit", "not recorded"}:
-                self._failures_in_a_row += 1
-                if self._failures_in_a_row >= FAILURES_IN_A_ROW:
-                    raise ModelError(
-                        f"the model failed for {self._failures_in_a_row} documents in a row, the run was stopped: {result.error}",
-                        reason=result.error.reason,
-                    )
-
     @property
     def _page(self) -> PageEnricher:
         assert self._pages is not None  # noqa: S101  only `run` needs it, and is given it
@@ -276,7 +265,9 @@ class Enrichment:
         self._frequencies.forget()
         coverage = await self._frequencies.coverage(self._target, self._fields)
         if coverage.documents is None or coverage.with_text is None or coverage.enriched is None:
-            raise ClusterError(f"the documents of {self._target.name} could not be counted; check that all its shards are assigned")
+            raise ClusterError(
+                f"the documents of {self._target.name} could not be counted; check that all its shards are assigned"
+            )
         return coverage.documents, max(0, coverage.with_text - coverage.enriched), coverage.enriched
 
     def failures(self) -> list[tuple[str, str, str]]:
@@ -310,7 +301,9 @@ class Enrichment:
         asked = {"bool": {"filter": [{"exists": {"field": "sira.source_hash"}}, *([query] if query else [])]}}
         removed = 0
         left: Counter[str] = Counter()
-        async for hits in scan(self._cluster, self._target, query=asked, source=["sira", "enriched_terms"], page_size=PAGE):
+        async for hits in scan(
+            self._cluster, self._target, query=asked, source=["sira", "enriched_terms"], page_size=PAGE
+        ):
             outcomes = await update(self._cluster, [Change(h, None) for h in hits])
             conflicts = [h for h, o in zip(hits, outcomes, strict=True) if o.status == "conflict"]
             fresh = [h for h in await reread(self._cluster, conflicts, source=["sira"]) if h is not None]

@@ -22,6 +22,9 @@ from sira_es.vocabulary.model import Phrase, Statistics, Verdict
 
 __all__ = ["Enriched", "PageEnricher"]
 
+FAILURES_IN_A_ROW = 20
+_OF_ONE_DOCUMENT = frozenset({"not recorded", "refused", "context length", "unusable answer", "empty answer"})
+
 
 @dataclass(frozen=True, slots=True)
 class Enriched:
@@ -70,6 +73,9 @@ class PageEnricher:
         self._rules = Rules(**settings.expansion.model_dump())
         self._human = human or HumanTerms()
         self._places = asyncio.Semaphore(concurrency)
+        self._failed_in_a_row = 0
+        self.broken: ModelError | None = None
+        """The last error, once the model failed so often in a row that it is not asked any more."""
 
     @property
     def recipe(self) -> str:
@@ -127,10 +133,17 @@ class PageEnricher:
         async with self._places:
             if not may_ask():
                 return ModelError("stopped at a limit", reason="limit")
+            if self.broken is not None:
+                return self.broken
             try:
-                return await self._source.ask(self.prompt(doc_id, values))
+                answer = await self._source.ask(self.prompt(doc_id, values))
             except ModelError as error:
+                self._failed_in_a_row += error.reason not in _OF_ONE_DOCUMENT
+                if self._failed_in_a_row >= FAILURES_IN_A_ROW:
+                    self.broken = error
                 return error
+            self._failed_in_a_row = 0
+            return answer
 
     def _clean(self, answer: Answer | ModelError | None, values: Mapping[str, Sequence[str]]) -> _Cleaned:
         if not isinstance(answer, Answer):

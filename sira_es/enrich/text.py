@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 __all__ = ["source_hash", "text_values"]
 
-_BETWEEN_VALUES = "\x1f"
-_BETWEEN_FIELDS = "\x1e"
-
 
 def text_values(source: Mapping[str, Any], fields: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The values of each text field in a `_source`, in order; nested objects and arrays are walked, other types left out.
+    """The values of each text field in a `_source`, in order; objects and arrays are walked, other types left out.
 
     A multi-field (`title.english`) has its parent's values.
     """
@@ -28,8 +26,7 @@ def text_values(source: Mapping[str, Any], fields: Sequence[str]) -> dict[str, t
 
 def source_hash(values: Mapping[str, Sequence[str]]) -> str:
     """SHA-256 (hex) of the values, fields in their order: equal exactly when the texts are equal."""
-    joined = _BETWEEN_FIELDS.join(_BETWEEN_VALUES.join(v) for v in values.values())
-    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(json.dumps([list(v) for v in values.values()]).encode()).hexdigest()
 
 
 def _at(value: Any, path: Sequence[str]) -> Iterator[str]:

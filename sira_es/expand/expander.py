@@ -92,7 +92,11 @@ class Expander:
         askable = [p.phrase for p in phrases if p.verdict is None]
         pinned = [word for word, _ in human.pins_of(text)]
         statistics = await self._frequencies.look_up(
-            target, [text, *askable, *pinned], fields=[n for n, _ in settings.fields], main_field=settings.main, exact=exact
+            target,
+            [text, *askable, *pinned],
+            fields=[n for n, _ in settings.fields],
+            main_field=settings.main,
+            exact=exact,
         )
         rules = Rules(**settings.expansion.model_dump())
         return Expanded(

@@ -39,7 +39,9 @@ async def contributions(
                 if key in found:
                     found[key].append({"part": part, "score": round(float(hit["_score"]), 4)})
     except (KeyError, TypeError, ValueError):
-        raise ClusterError(f"the cluster could not score the clauses on {target} one by one; search without --explain") from None
+        raise ClusterError(
+            f"the cluster could not score the clauses on {target} one by one; search without --explain"
+        ) from None
     return {hit: sorted(scored, key=lambda c: -c["score"]) for hit, scored in found.items()}
 
 

@@ -42,6 +42,7 @@ PHRASE_CHARACTERS = 500
 NO_CONFIDENCE = 0.5
 """The p of a phrase that a model gave without one."""
 
+STRING = r'"(?:[^"\\]|\\.)*("?)'
 KEYS = {"document": ("terms", "questions"), "query": ("concepts", "also", "terms")}
 PHRASE_KEYS = ("phrase", "term", "word", "text")
 WEIGHT_KEYS = ("weight", "p", "confidence", "score")
@@ -191,8 +192,10 @@ def _repaired(text: str) -> Any:
         return json.loads(_closed(text))
     except (ValueError, RecursionError):
         pass
+    text = _without_half_string(text)
     openings, closings = (sum(map(text.count, brackets)) for brackets in ("{[", "}]"))
-    if len(text) > REPAIRED_CHARACTERS or openings - closings > REPAIRED_DEPTH:
+    prose = text.startswith("[") and not re.match(r"\[\s*[\[\"']", text)  # a note such as [see above
+    if prose or len(text) > REPAIRED_CHARACTERS or openings - closings > REPAIRED_DEPTH:
         return None
     try:
         value = json_repair.loads(text)
@@ -204,7 +207,7 @@ def _repaired(text: str) -> Any:
 def _closed(text: str) -> str:
     """The text up to the last comma between values, with the brackets closed that are open there."""
     last, open_there, open_now = 0, "", ""
-    for token in re.finditer(r'"(?:[^"\\]|\\.)*"?|[][{},]', text, re.DOTALL):
+    for token in re.finditer(rf"{STRING}|[][{{}},]", text, re.DOTALL):
         mark = token[0]
         if mark == ",":
             last, open_there = token.start(), open_now
@@ -216,3 +219,9 @@ def _closed(text: str) -> str:
         if len(open_now) > REPAIRED_DEPTH:
             break
     return text[:last] + open_there[::-1]
+
+
+def _without_half_string(text: str) -> str:
+    """The text without a string at its end that was begun and not finished: half a phrase is not the model's word."""
+    half = [string.start() for string in re.finditer(STRING, text, re.DOTALL) if not string[1]]
+    return text[: half[0]] if half else text

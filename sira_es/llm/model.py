@@ -31,7 +31,7 @@ from sira_es.settings import LlmStage
 
 __all__ = ["OPTIONS", "Answer", "AnswerSource", "Model", "Prompt", "estimate_tokens"]
 
-OPTIONS: Mapping[str, Any] = {"temperature": 0, "response_format": {"type": "json_object"}, "max_tokens": 4000}
+OPTIONS: Mapping[str, Any] = {"temperature": 0, "response_format": {"type": "json_object"}, "max_tokens": 2000}
 """Asked of every model, as far as it takes them. `max_tokens` ends an answer that runs away, with room for thinking."""
 
 ATTEMPTS = {"rate limit": 5, "server error": 4, "unreachable": 3, "timeout": 2}

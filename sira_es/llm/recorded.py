@@ -22,26 +22,39 @@ class RecordedAnswers:
 
     name = "recorded"
 
-    def __init__(self, answers: Mapping[str, str], *, origin: str = "the recorded answers") -> None:
+    def __init__(
+        self,
+        answers: Mapping[str, str],
+        *,
+        texts: Mapping[str, str] | None = None,
+        origin: str = "the recorded answers",
+    ) -> None:
+        """`texts` holds further texts, each with the id whose answer is theirs."""
         self._answers = dict(answers)
-        self._by_text: dict[str, str] = {}
+        self._by_text = {_normal(text): answers[id] for text, id in (texts or {}).items()}  # noqa: A001
         for id, answer in answers.items():  # noqa: A001
             self._by_text.setdefault(_normal(id), answer)
         self._origin = origin
 
     @classmethod
     def from_file(cls, path: Path | str) -> Self:
-        """Read JSON lines `{"id", "answer"}`, gzip by ending; a query's `id` may be its text. Raises InputError."""
+        """Read JSON lines `{"id", "answer"}`, gzip by ending. Raises InputError.
+
+        A query's `id` may be its text; where it is not, a key `text` may hold it beside.
+        """
         answers: dict[str, str] = {}
+        texts: dict[str, str] = {}
         lines: dict[str, int] = {}
         for number, line in _lines(Path(path)):
-            id, answer = _row(line, f"{path} line {number}")  # noqa: A001
+            id, answer, text = _row(line, f"{path} line {number}")  # noqa: A001
             if id in lines:
                 raise InputError(
                     f"{path} line {number}: id '{id[:100]}' stands in line {lines[id]} already; keep one of the two"
                 )
             answers[id], lines[id] = answer, number
-        return cls(answers, origin=str(path))
+            if text:
+                texts[text] = id
+        return cls(answers, texts=texts, origin=str(path))
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -74,7 +87,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise InputError(f"cannot read the recorded answers {path}: {why}; check path and file") from None
 
 
-def _row(line: bytes, place: str) -> tuple[str, str]:
+def _row(line: bytes, place: str) -> tuple[str, str, str]:
     try:
         row: Any = orjson.loads(line)
     except ValueError:
@@ -90,7 +103,8 @@ def _row(line: bytes, place: str) -> tuple[str, str]:
         raise InputError(
             f"{place} (id '{id[:100]}'): 'answer' is not a text; it is to be what the model returned, as a string"
         )
-    return id, answer
+    text = row.get("text")
+    return id, answer, text if isinstance(text, str) else ""
 
 
 def _normal(text: str) -> str:

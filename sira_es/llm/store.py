@@ -108,20 +108,25 @@ class AnswerStore:
 
     def _prepare(self) -> None:
         """Set up a new file, or see whether an old one is ours. Several processes may do so at once."""
+        self._version()  # before anything is changed in a file that may not be ours
         self._set_journal()
         self._writer.execute("PRAGMA synchronous = NORMAL")  # survives the end of the process, if not of the power
         self._writer.execute("BEGIN IMMEDIATE")
-        version = self._writer.execute("PRAGMA user_version").fetchone()[0]
+        if self._version() == 0:
+            for statement in SCHEMA.split(";"):
+                self._writer.execute(statement)
+            self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self._writer.execute("COMMIT")
+
+    def _version(self) -> int:
+        """The version of the schema, 0 in an empty file. Raises ConfigurationError for one that is not ours to use."""
+        version = int(self._writer.execute("PRAGMA user_version").fetchone()[0])
         tables = self._writer.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()[0]
         if version > SCHEMA_VERSION:
             raise self._unusable(f"it was made by a newer sira-es (version {version}); upgrade, or")
         if version == 0 and tables:
             raise self._unusable("it is another program's database;")
-        if version == 0:
-            for statement in SCHEMA.split(";"):
-                self._writer.execute(statement)
-            self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        self._writer.execute("COMMIT")
+        return version
 
     def _set_journal(self) -> None:
         give_up = time.monotonic() + BUSY_SECONDS

@@ -7,6 +7,7 @@ punctuation, short, in a script that its query or document uses, and the only on
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ _IN_QUERY = _Limits(words=4, characters=64, phrases=100)
 _IN_DOCUMENT = _Limits(words=4, characters=64, phrases=10)
 _QUESTION = _Limits(words=12, characters=120, phrases=4)
 _LEAST_CONFIDENCE = 0.01
+_RUN = re.compile(r"[a-z0-9_]+")
 
 # First words of Unicode names that stand for another script, or for none of their own.
 _SAME_SCRIPT = {
@@ -212,7 +214,8 @@ def _holds(text: str, phrase: str) -> bool:
     while at >= 0:
         if not _within_word(text, at) and not _within_word(text, at + len(phrase)):
             return True
-        at = text.find(phrase, at + 1)
+        run = _RUN.match(text, at)  # no whole word begins inside it
+        at = text.find(phrase, max(at + 1, run.end() if run else 0))
     return False
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from cluster.wire import Wire
 
+from cluster.wire import Wire
 from sira_es.cluster.connect import Cluster, connect
 from sira_es.settings import ClusterSettings
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster.wire import Wire
 
+from cluster.wire import Wire
 from sira_es.cluster.connect import Cluster, connect
 from sira_es.errors import ClusterError, ClusterRefused, ClusterUnreachable, ConfigurationError, UnsupportedError
 from sira_es.settings import ClusterSettings

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from cluster.counting import add, create, documents, questions, words_of
-from cluster.wire import Forward, Handler, Reply, Seen, Wire
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster.counting import add, create, documents, questions, words_of
+from cluster.wire import Forward, Reply, Seen, Wire
 from sira_es.cluster.connect import Cluster
 from sira_es.cluster.statistics import Coverage, DocumentFrequencies
 from sira_es.cluster.target import Target, describe
@@ -192,20 +190,6 @@ async def test_fully_enriched_is_98_percent_of_the_documents_with_text(coverage:
 # Failures
 
 
-def changing(edit: Callable[[Any], Any]) -> Handler:
-    """Let the node answer uncompressed, and pass its answer on with what `edit` made of it."""
-
-    async def handle(seen: Seen, forward: Forward) -> Reply:
-        headers = {k: v for k, v in seen.headers.items() if k != "accept-encoding"}
-        reply = await forward(replace(seen, headers=headers))
-        assert reply.status == 200
-        value = reply.json
-        changed = edit(value)
-        return Reply.of(200, value if changed is None else changed)
-
-    return handle
-
-
 def failing_item(place: int) -> Any:
     def edit(answer: dict[str, Any]) -> None:
         answer["docs"][place] = {"_index": "x", "_id": "1", "error": {"type": "exception", "reason": "no"}}
@@ -216,7 +200,7 @@ def failing_item(place: int) -> Any:
 async def test_a_shard_without_term_vectors_leads_to_counts(wired: Cluster, wire: Wire, target: Target) -> None:
     """Smile-SA/elasticsuite#2664: what is missing from an answer is never taken for 0."""
     exact = await look_up(DocumentFrequencies(wired), target, exact=True)
-    wire.on(".*/_mtermvectors", handler=changing(failing_item(-1)))
+    wire.on(".*/_mtermvectors", edit=failing_item(-1))
     asked(wire)
     found = await look_up(DocumentFrequencies(wired), target)
     assert asked(wire) == ["_mtermvectors", "_msearch"]
@@ -230,7 +214,7 @@ def without_text(answer: dict[str, Any]) -> None:
 
 async def test_a_shard_that_leaves_a_field_out_leads_to_counts(wired: Cluster, wire: Wire, target: Target) -> None:
     exact = await look_up(DocumentFrequencies(wired), target, exact=True)
-    wire.on(".*/_mtermvectors", handler=changing(without_text))
+    wire.on(".*/_mtermvectors", edit=without_text)
     assert await look_up(DocumentFrequencies(wired), target) == exact
 
 
@@ -242,7 +226,7 @@ async def test_an_absent_doc_freq_is_zero_on_that_shard(wired: Cluster, target: 
 async def test_a_text_that_is_not_analysed_is_split_at_white_space_and_counted(
     wired: Cluster, wire: Wire, target: Target
 ) -> None:
-    wire.on(".*/_mtermvectors", handler=changing(failing_item(0)))
+    wire.on(".*/_mtermvectors", edit=failing_item(0))
     found = await look_up(DocumentFrequencies(wired), target, ["Unheard, kent!", "kents"])
     assert [[w.tokens for w in a.words] for a in found.analyses] == [[("unheard",), ("kent",)], [("kent",)]]
     assert all(w.df is not None for w in words_of(found))
@@ -276,11 +260,11 @@ REFUSAL = {"error": {"type": "security_exception", "reason": "no"}, "status": 40
 @pytest.mark.parametrize(
     "rule",
     [
-        {"handler": changing(partial)},
-        {"handler": changing(failed)},
-        {"handler": changing(late)},
-        {"handler": changing(lambda answer: {"responses": answer["responses"][1:]})},
-        {"handler": changing(lambda _: ["something", "else"])},
+        {"edit": partial},
+        {"edit": failed},
+        {"edit": late},
+        {"edit": lambda answer: {"responses": answer["responses"][1:]}},
+        {"edit": lambda _: ["something", "else"]},
         {"status": 403, "body": REFUSAL},
         {"status": 200, "body": b"<html>"},
     ],
@@ -302,7 +286,7 @@ async def test_what_cannot_be_counted_is_unknown_and_not_kept(
 
 
 async def test_one_failing_word_leaves_the_others_known(wired: Cluster, wire: Wire, target: Target) -> None:
-    wire.on(".*/_msearch", handler=changing(lambda answer: answer["responses"][3]["_shards"].update(failed=1)))
+    wire.on(".*/_msearch", edit=lambda answer: answer["responses"][3]["_shards"].update(failed=1))
     found = await look_up(DocumentFrequencies(wired), target, ["bant kent"], exact=True)
     bant, kent = words_of(found)
     assert (bant.df, bant.enriched_df) == (None, 0)
@@ -313,7 +297,7 @@ async def test_a_figure_of_another_form_is_no_figure(wired: Cluster, wire: Wire,
     exact = await look_up(DocumentFrequencies(wired), target, exact=True)
     wire.on(
         ".*/_mtermvectors",
-        handler=changing(lambda answer: answer["docs"][-1].update(term_vectors={"text": {"terms": []}})),
+        edit=lambda answer: answer["docs"][-1].update(term_vectors={"text": {"terms": []}}),
     )
     assert await look_up(DocumentFrequencies(wired), target) == exact
 

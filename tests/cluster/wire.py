@@ -130,7 +130,11 @@ class Wire:
         return len(self.requests(path, method))
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar())
+        self._session = aiohttp.ClientSession(
+            auto_decompress=False,
+            skip_auto_headers=("accept-encoding", "accept", "content-type", "user-agent"),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
         app = web.Application(client_max_size=1 << 30)
         app.router.add_route("*", "/{tail:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -155,6 +159,8 @@ class Wire:
         async def forward(changed: Seen) -> Reply:
             return await self._forward(changed, target)
 
+        if rule:
+            headers.pop("accept-encoding", None)  # a rule wants to read the answer
         reply = await self._apply(rule, seen, forward) if rule else await forward(seen)
         if reply is None:
             assert request.transport is not None
@@ -184,9 +190,7 @@ class Wire:
             value = reply.json
             changed = rule.edit(value)
             body = json.dumps(value if changed is None else changed).encode()
-            reply = Reply(
-                reply.status, body, {k: v for k, v in reply.headers.items() if k.lower() != "content-encoding"}
-            )
+            reply = Reply(reply.status, body, reply.headers)
         return reply
 
     async def _forward(self, seen: Seen, target: str) -> Reply:

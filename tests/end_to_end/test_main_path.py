@@ -98,9 +98,7 @@ def test_expand_says_of_every_word_why_it_counts_or_not(cli: Cli, write_config: 
     assert found["documents"] == 719
 
 
-def test_undo_leaves_every_source_as_it_was(
-    cli: Cli, write_config: Config, index_name: str, node_url: str
-) -> None:
+def test_undo_leaves_every_source_as_it_was(cli: Cli, write_config: Config, index_name: str, node_url: str) -> None:
     cli("index", "--index", index_name, "--documents", FAQ / "corpus.jsonl.gz", "--url", node_url, "-q")
     first = sources(node_url, index_name)
     config = write_config(index_name)
@@ -141,7 +139,9 @@ def test_recorded_file_with_holes_fails_those_documents_only(
     cli: Cli, write_config: Config, index_name: str, node_url: str, tmp_path: Path
 ) -> None:
     documents = tmp_path / "three.jsonl"
-    documents.write_text("".join(json.dumps({"id": str(i), "title": f"fan {i}", "text": "noise"}) + "\n" for i in range(3)))
+    documents.write_text(
+        "".join(json.dumps({"id": str(i), "title": f"fan {i}", "text": "noise"}) + "\n" for i in range(3))
+    )
     answers = tmp_path / "two.jsonl"
     answers.write_text("".join(json.dumps({"id": str(i), "answer": '{"terms": ["cooler"]}'}) + "\n" for i in range(2)))
     cli("index", "--index", index_name, "--documents", documents, "--url", node_url, "-q")

@@ -158,6 +158,7 @@ class ModelServer:
     async def _open(self) -> None:
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_get("/v1/calls", self._tell)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
@@ -193,6 +194,10 @@ class ModelServer:
             return await self._respond(request, body, fault)
         finally:
             self._at_once -= 1
+
+    async def _tell(self, request: web.Request) -> web.StreamResponse:
+        """How many calls arrived, for a test in another process."""
+        return web.json_response({"calls": len(self.calls)})
 
     async def _respond(self, request: web.Request, body: Mapping[str, Any], fault: Fault | None) -> web.StreamResponse:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")

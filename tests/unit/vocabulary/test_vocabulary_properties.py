@@ -49,6 +49,10 @@ HUMAN = st.builds(
 )
 
 
+def counts(term):
+    return term.lifted or term.verdict in {Verdict.KEPT, Verdict.PINNED}
+
+
 @given(PROPOSALS, TEXT, st.sampled_from(["", "ja", "ru", "xx"]))
 def test_cleaning_what_was_cleaned_changes_nothing(proposals, text, language):
     once = clean_query(proposals, text=text, language=language)
@@ -119,14 +123,16 @@ def test_more_confidence_in_a_word_never_does_it_harm(index, text, proposals, mo
 
 
 @given(INDEX, QUERY, PROPOSALS, RULES, HUMAN, st.integers(0, 20), st.integers(0, 5), st.none() | st.integers(0, 3))
-def test_cutting_never_adds_a_clause_and_keeps_the_order(index, text, proposals, rules, human, kept, lifted, pinned):
+def test_cutting_adds_no_word_keeps_the_order_and_fits_the_limits(
+    index, text, proposals, rules, human, kept, lifted, pinned
+):
     whole = index.expand(text, proposals, rules=rules, human=human)
     cut = whole.limited_to(kept, lifted, pinned)
-    names = [t.word for t in whole.clauses]
     assert [t.word for t in cut.terms] == [t.word for t in whole.terms]
-    assert len(cut.clauses) <= len(names)
+    assert {t.word for t in cut.terms if counts(t)} <= {t.word for t in whole.terms if counts(t)}
     assert sum(t.verdict is Verdict.KEPT for t in cut.clauses) <= kept
     assert sum(t.lifted for t in cut.clauses) <= lifted
+    assert pinned is None or sum(t.verdict is Verdict.PINNED for t in cut.clauses) <= pinned
     assert cut.limited_to(kept, lifted, pinned) == cut
 
 
