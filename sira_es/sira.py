@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from sira_es.cluster.checks import Check, check_cluster, check_index, preflight
-from sira_es.cluster.connect import Cluster, connect, segment
+from sira_es.cluster.connect import Cluster, connect, expected, segment
 from sira_es.cluster.engine import clause_limit
 from sira_es.cluster.look import look_at
 from sira_es.cluster.schema import create_index, ensure_fields, made_by
@@ -23,6 +23,9 @@ from sira_es.cluster.target import Target, describe
 from sira_es.cluster.write import index_documents
 from sira_es.dsl.compile import Coverage as CoverageKind
 from sira_es.dsl.compile import Mode, Shape, compile_search, fill, original_query
+from sira_es.dsl.fields import Fields, fields_of
+from sira_es.dsl.locate import Passed, locate
+from sira_es.dsl.rewrite import encoded, rewrite_dict
 from sira_es.enrich.job import Enrichment, EnrichReport, Limits, Progress
 from sira_es.enrich.ledger import Ledger
 from sira_es.enrich.page import PageEnricher
@@ -91,6 +94,7 @@ class AsyncSira:
         self._store: AnswerStore | None = None
         self._ledger: Ledger | None = None
         self._clause_limit: int | None = None
+        self._query_fields: dict[str, tuple[float, Fields]] = {}
         self._targets: dict[str, tuple[float, Target]] = {}
 
     @classmethod
@@ -249,6 +253,27 @@ class AsyncSira:
         answer = await (await self.cluster()).request("POST", f"/{segment(index)}/_search", body=request)
         return _result(answer, expanded, request)
 
+    async def query_fields(self, index: str) -> Fields:
+        """What queries can name in an index: text only where it is text in all indices that the name stands for."""
+        cached = self._query_fields.get(index)
+        if cached is not None and time.monotonic() - cached[0] < TARGET_SECONDS:
+            return cached[1]
+        found = list((await (await self.cluster()).request("GET", f"/{segment(index)}")).values())
+        with expected(f"the mapping of '{index}'"):
+            each = [fields_of(i["mappings"], i.get("settings")) for i in found]
+        fields = functools.reduce(Fields.common, each)
+        self._query_fields[index] = (time.monotonic(), fields)
+        return fields
+
+    async def rewrite(self, body: Mapping[str, Any], index: str, *, mode: Mode = "rerank") -> dict[str, Any]:
+        """Somebody else's search body with better text clauses; as it was where nothing in it may be expanded."""
+        located = locate(encoded(body), await self.query_fields(index), mode=mode)
+        if isinstance(located, Passed):
+            return dict(body)
+        expansions = {text: (await self.expand(text, index)).expansion for text in located.texts}
+        shape = await self.shape(index)
+        return rewrite_dict(body, located, expansions, coverage=shape.coverage, clause_limit=shape.clause_limit)
+
     async def contributions(self, index: str, result: SearchResult) -> dict[tuple[str, str], list[Contribution]]:
         """What each clause added to the score of each hit, by (index, id). Raises ClusterError."""
         hits = [(h.index, h.id) for h in result.hits]
@@ -283,7 +308,10 @@ class AsyncSira:
 
     async def prepare(self, index: str) -> None:
         """Add our two fields to the mapping of an index; nothing happens where they are there."""
-        await ensure_fields(await self.cluster(), await self.target(index), self.settings.index(index).main)
+        target = await self.target(index)
+        if target.has_enriched and all(i.has_sira for i in target.indices):
+            return
+        await ensure_fields(await self.cluster(), target, self.settings.index(index).main)
         self._targets.pop(index, None)
 
     async def enrich(
@@ -339,6 +367,7 @@ class AsyncSira:
 
         A document for which the model failed comes back unchanged, to be picked up by the next `enrich`.
         """
+        await self.prepare(index)
         page = await self._page(index)
         given = [(str(d.get(id_field, d.get("id", ""))), d) for d in documents]
         results = await page.enrich(given)
@@ -484,6 +513,7 @@ class Sira:
     search = _blocking(AsyncSira.search)
     expand = _blocking(AsyncSira.expand)
     compile = _blocking(AsyncSira.compile)
+    rewrite = _blocking(AsyncSira.rewrite)
     contributions = _blocking(AsyncSira.contributions)
     enrich = _blocking(AsyncSira.enrich)
     enrich_documents = _blocking(AsyncSira.enrich_documents)

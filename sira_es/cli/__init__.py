@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import io
+import os
 import sys
 from typing import Any
 
@@ -44,8 +47,6 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        import difflib
-
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             hint = f"did you mean '{near[0]}'?" if near else "'sira-es --help' lists the commands"
@@ -64,7 +65,9 @@ def cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 wrong use, 3 some documents failed, 4 limit, 130 interrupted."""
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong use, 3 some documents failed, 4 a limit, 130 interrupted."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a document may hold what the terminal cannot show
     sys.exit(run(arguments))
 
 
@@ -73,34 +76,33 @@ def run(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         result: Any = cli.main(arguments, prog_name="sira-es", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
         return 2
     except click.ClickException as error:
-        place = f"{error.ctx.command_path}: " if isinstance(error, click.UsageError) and error.ctx else ""
-        click.echo(
-            f"sira-es: {place.removeprefix('sira-es').strip()}{' ' if place else ''}{error.format_message()}".replace(
-                "  ", " "
-            ),
-            err=True,
-        )
-        return 2
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        command = context.command_path.removeprefix("sira-es").strip() if context else ""
+        return _failed(f"{command}: {error.format_message()}" if command else error.format_message(), 2)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        click.echo("sira-es: interrupted; the same command goes on where it stopped", err=True)
-        return 130
+        return _failed("interrupted; the same command goes on where it stopped", 130)
     except SiraError as error:
-        click.echo(f"sira-es: {' '.join(str(error).split())}", err=True)
-        return error.exit_code
-    except BrokenPipeError:
-        sys.stderr.close()
+        return _failed(str(error), error.exit_code)
+    except (BrokenPipeError, SystemExit):  # click ends so where nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except Exception as error:
         if {"-v", "--verbose"} & set(arguments):
             raise
-        click.echo(
-            f"sira-es: unexpected {type(error).__name__}; this is a bug, run again with -v and report what it prints",
-            err=True,
+        if isinstance(error, OSError) and error.strerror:
+            return _failed(f"{error.filename or 'output'}: {error.strerror}", 1)
+        return _failed(
+            f"unexpected {type(error).__name__}; this is a bug, run again with -v and report what it prints", 1
         )
-        return 1
+
+
+def _failed(message: str, code: int) -> int:
+    click.echo(f"sira-es: {' '.join(message.split())}", err=True)
+    return code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import logging
 import sys
 from collections.abc import Callable, Coroutine
@@ -76,9 +77,13 @@ def run_async(coroutine: Coroutine[Any, Any, R]) -> R:
 
 
 def print_json(value: Any, *, indent: bool = True) -> None:
-    """One JSON document on stdout."""
-    text = orjson.dumps(value, option=(orjson.OPT_INDENT_2 if indent else 0) | orjson.OPT_NON_STR_KEYS, default=str)
-    click.echo(text.decode("utf-8"))
+    """One JSON document on stdout, UTF-8 whatever the terminal's encoding; what that cannot hold is escaped."""
+    try:
+        options = orjson.OPT_NON_STR_KEYS | (orjson.OPT_INDENT_2 if indent else 0)
+        text = orjson.dumps(value, option=options, default=str)
+    except TypeError:  # a lone surrogate, of a document or of the command line
+        text = json.dumps(value, indent=2 if indent else None, default=str).encode()
+    click.echo(text)
 
 
 def say(text: str) -> None:
@@ -89,10 +94,9 @@ def table(rows: list[list[str]], head: list[str]) -> None:
     """A plain table on stdout, columns aligned, numbers to the right."""
     widths = [max(len(r[i]) for r in [head, *rows]) for i in range(len(head))]
     for row in [head, *rows]:
-        cells = [
-            c.rjust(w)
-            if c.replace(".", "").replace("-", "").replace("+", "").replace("%", "").strip().isdigit()
-            else c.ljust(w)
-            for c, w in zip(row, widths, strict=True)
-        ]
+        cells = [c.rjust(w) if _is_number(c) else c.ljust(w) for c, w in zip(row, widths, strict=True)]
         click.echo("  ".join(cells).rstrip())
+
+
+def _is_number(cell: str) -> bool:
+    return cell.translate(str.maketrans("", "", ".-+% ")).isdigit()

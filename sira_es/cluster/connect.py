@@ -27,9 +27,7 @@ __all__ = ["Cluster", "cause_of", "connect", "expected", "segment"]
 Params = Mapping[str, str | int | bool]
 
 # Repeating one of these changes nothing on the cluster.
-_READS = frozenset(
-    {"_search", "_msearch", "_count", "_termvectors", "_mtermvectors", "_explain", "_validate", "_mget"}
-)
+_READS = frozenset({"_search", "_msearch", "_count", "_termvectors", "_mtermvectors", "_explain", "_validate", "_mget"})
 _BUSY = frozenset({429, 502, 503, 504})
 _PAUSES = (0.1, 0.4)  # seconds before a read is repeated
 _SALT = secrets.token_bytes(16)  # an identity can be compared within this process and tells nothing outside it

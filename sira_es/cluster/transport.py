@@ -71,7 +71,8 @@ class ElasticsearchDoor:
             options["ssl_context"] = _ssl_context(settings)
             if settings.fingerprint:
                 options["ssl_assert_fingerprint"] = _fingerprint(settings.fingerprint).hex()
-        self._client = AsyncElasticsearch(settings.url, request_timeout=settings.timeout, meta_header=False, **options)
+        self._client = AsyncElasticsearch(settings.url, meta_header=False, **options)
+        self._timeout = settings.timeout
 
     async def send(self, method: str, path: str, query: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         from elastic_transport import BaseAsyncNode, HttpHeaders, TransportError
@@ -82,7 +83,9 @@ class ElasticsearchDoor:
             raise TypeError(type(node))
         target = f"{path}?{query}" if query else path
         try:
-            answer = await node.perform_request(method, target, body=body, headers=HttpHeaders(headers))
+            answer = await node.perform_request(
+                method, target, body=body, headers=HttpHeaders(headers), request_timeout=self._timeout
+            )
         except TransportError as error:
             pool.mark_dead(node)
             raise NoAnswer(node.base_url, _first(error.errors, error)) from None

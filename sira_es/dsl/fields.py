@@ -36,6 +36,12 @@ class Fields:
             return self
         return Fields(self.text - gone, self.prefix - gone, self.other | gone, self.default)
 
+    def common(self, other: Fields) -> Fields:
+        """What both say of their fields, for a target of several indices: one that is text in one alone is not."""
+        known = self.text | self.prefix | self.other | other.text | other.prefix | other.other
+        text, prefix = self.text & other.text, self.prefix & other.prefix
+        return Fields(text, prefix, known - text - prefix, self.default if self.default == other.default else ("*",))
+
     def resolve(self, patterns: Iterable[str]) -> dict[str, float]:
         """The existing fields, of every kind, that a list such as ["title^3", "text.*"] names, each with its weight.
 

@@ -12,7 +12,7 @@ from cluster.documents import fill, ids, make_index, read_all
 from cluster.wire import Forward, Reply, Seen, Wire
 from sira_es.cluster import scan as scanning
 from sira_es.cluster.connect import Cluster
-from sira_es.cluster.scan import scan
+from sira_es.cluster.scan import reread, scan
 from sira_es.cluster.target import Target, describe
 from sira_es.errors import ClusterError, ClusterRefused, ClusterUnreachable
 
@@ -256,3 +256,23 @@ async def test_no_view_is_left_open_when_the_task_is_cancelled(wired: Cluster, w
     (closing,) = wire.requests(PIT, "DELETE")
     assert closing.reply
     assert closing.reply.status == 200
+
+
+# Single documents again
+
+
+async def test_documents_are_read_again_as_they_are_now(cluster: Cluster, index_name: str) -> None:
+    await make_index(cluster, index_name, shards=3)
+    await fill(cluster, index_name, {"a": {"body": "old", "n": 1}, "b": {"body": "old", "n": 1}}, routing="r")
+    await fill(cluster, index_name, {"c": {"body": "old", "n": 1}})
+    hits = await read_all(cluster, await describe(cluster, index_name, ["body"]))
+    await fill(cluster, index_name, {"a": {"body": "new", "n": 2}}, routing="r")
+    await cluster.request("DELETE", f"/{index_name}/_doc/c")
+    again = await reread(cluster, hits, source=["body"])
+    assert {h.id: n and (n.id, n.routing, n.source) for h, n in zip(hits, again, strict=True)} == {
+        "a": ("a", "r", {"body": "new"}),
+        "b": ("b", "r", {"body": "old"}),
+        "c": None,
+    }
+    changed = {h.id for h, n in zip(hits, again, strict=True) if n and n.seq_no != h.seq_no}
+    assert changed == {"a"}

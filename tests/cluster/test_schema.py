@@ -9,7 +9,7 @@ import pytest
 from cluster.documents import make_index
 from cluster.wire import Wire
 from sira_es.cluster.connect import Cluster
-from sira_es.cluster.schema import create_index, ensure_fields
+from sira_es.cluster.schema import create_index, ensure_fields, made_by
 from sira_es.cluster.target import describe
 from sira_es.errors import ClusterRefused, ConfigurationError, InputError
 
@@ -41,7 +41,9 @@ async def test_the_fields_get_the_analyzers_of_the_main_field(cluster: Cluster, 
 
 
 async def test_the_default_analyzer_of_the_index_is_taken_over(cluster: Cluster, index_name: str) -> None:
-    analysis = {"analyzer": {"default": {"type": "whitespace"}, "default_search": {"type": "simple"}}}
+    analysis = {
+        "analyzer": {"default": {"type": "standard"}, "default_search": {"type": "custom", "tokenizer": "standard"}}
+    }
     await make_index(cluster, index_name, settings={"analysis": analysis})
     await ensure(cluster, index_name)
     target = await describe(cluster, index_name, ["body", "enriched_terms"])
@@ -183,3 +185,11 @@ async def test_an_analyzer_that_the_cluster_lacks_is_named(cluster: Cluster, ind
         ConfigurationError, match="this cluster has no analyzer 'klingon'; 'standard' is there everywhere"
     ):
         await create_index(cluster, index_name, analyzer="klingon")
+
+
+async def test_an_index_remembers_who_made_it(cluster: Cluster, index_name: str) -> None:
+    assert await made_by(cluster, index_name) is None
+    await create_index(cluster, index_name, analyzer="simple", made_by="a test")
+    assert await made_by(cluster, index_name) == "a test"
+    await make_index(cluster, f"{index_name}-other")
+    assert await made_by(cluster, f"{index_name}-other") == ""
