@@ -191,6 +191,8 @@ class SearchSettings(_Part):
     mode: Mode = "recall"
     baseline: dict[str, Any] | None = None
     """A whole search body with {{query}} where the text goes: the application's own query."""
+    enriched_weight: float = Field(default=1.5, gt=0)
+    """What `enriched_terms` weighs beside the text fields, for a word of an expansion, on a fully enriched index."""
 
 
 class ProxySettings(_Part):

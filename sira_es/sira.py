@@ -162,6 +162,7 @@ class AsyncSira:
             coverage=_kind(coverage),
             one_analyzer=target.one_analyzer,
             clause_limit=await self._limit(),
+            enriched_weight=settings.search.enriched_weight,
         )
 
     async def _limit(self) -> int:

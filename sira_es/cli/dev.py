@@ -16,7 +16,12 @@ _engine = click.option(
     type=click.Choice(list(devnode.ENGINES)),
     help="os: OpenSearch, es: Elasticsearch; the digit is the major version.",
 )
+_quiet = click.option("-q", "--quiet", is_flag=True, help="Say nothing but results and errors.")
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+
+
+def _silent(text: str) -> None:
+    """Say nothing."""
 
 
 @click.group()
@@ -31,14 +36,16 @@ def dev() -> None:
 @dev.command()
 @_engine
 @click.option("--port", type=click.IntRange(0, 65435), help="HTTP port instead of the engine's own; 0: any free one.")
+@_quiet
 @_json
-def up(engine: str | None, port: int | None, as_json: bool) -> None:
-    r"""Start a node and print its URL, or print the URL of the one that runs. OpenSearch 2 unless told otherwise.
+def up(engine: str | None, port: int | None, quiet: bool, as_json: bool) -> None:
+    """Start a node, or find it running, and print its URL.
 
-    \b
+    OpenSearch 2 unless told otherwise. The first start of an engine fetches it with Maven.
+
     Example: sira-es dev up --engine es8
     """
-    node = devnode.up(engine or "os2", port, say)
+    node = devnode.up(engine or "os2", port, _silent if quiet else say)
     if as_json:
         print_json({"engine": node.engine, "url": node.url, "version": node.version, "pid": node.pid})
     else:
@@ -48,30 +55,27 @@ def up(engine: str | None, port: int | None, as_json: bool) -> None:
 @dev.command()
 @_engine
 @click.option("--purge", is_flag=True, help="Delete the data, logs and settings as well.")
-def down(engine: str | None, purge: bool) -> None:
-    r"""End the nodes of one engine, or of all; their data stays.
+@_quiet
+def down(engine: str | None, purge: bool, quiet: bool) -> None:
+    """End the nodes of one engine, or of all; their data stays.
 
-    \b
     Example: sira-es dev down
     """
-    ended = 0
-    for node in devnode.status():
-        if engine in (None, node.engine):
-            ran = devnode.down(node.engine, purge, instance=node.instance)
-            ended += ran
-            if ran:
-                say(f"{node.instance} ended")
-    if not ended:
-        say("nothing was running")
+    tell = _silent if quiet else say
+    ended = [
+        node.instance
+        for node in devnode.status()
+        if engine in (None, node.engine) and devnode.down(node.engine, purge, instance=node.instance)
+    ]
+    tell(f"{', '.join(ended)} ended" if ended else "nothing was running")
 
 
 @dev.command()
 @_engine
 @_json
 def status(engine: str | None, as_json: bool) -> None:
-    r"""Show what runs, and where.
+    """Show what runs, and where.
 
-    \b
     Example: sira-es dev status --json
     """
     nodes = [node for node in devnode.status() if engine in (None, node.engine)]

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 ENRICHED = "enriched_terms"
+ENRICHED_WEIGHT = 1.5
 RESCORE_WINDOW = 300
 
 Mode = Literal["recall", "rerank", "rescore"]
@@ -40,13 +41,14 @@ class Shape:
     """What the clauses are made for: the text fields with their weights, and how much of the target is enriched.
 
     `one_analyzer`: all fields analyse alike. `clause_limit`: how many leaves the engine takes in one query; None: as
-    many as there are.
+    many as there are. `enriched_weight`: what `enriched_terms` weighs in the clause of a word, on a fully enriched target.
     """
 
     fields: tuple[tuple[str, float], ...]
     coverage: Coverage = "none"
     one_analyzer: bool = True
     clause_limit: int | None = 1024
+    enriched_weight: float = ENRICHED_WEIGHT
 
 
 def names(fields: Fields) -> list[str]:
@@ -102,12 +104,15 @@ def reach(text: str, fields: Fields, coverage: Coverage) -> list[Clause]:
     return clauses
 
 
-def expansion_clauses(expansion: Expansion, fields: Fields, coverage: Coverage, factor: float = 1.0) -> list[Clause]:
+def expansion_clauses(
+    expansion: Expansion, fields: Fields, coverage: Coverage, factor: float = 1.0, weight: float = ENRICHED_WEIGHT
+) -> list[Clause]:
     """One clause a word that counts, in the order of the expansion; `factor` scales all but pinned boosts.
+    `weight` is that of `enriched_terms` on a fully enriched target.
 
     A word that the analyzer makes several tokens of is asked for as a phrase, never as an OR of fragments.
     """
-    enriched = {"none": [], "partial": [ENRICHED], "full": [f"{ENRICHED}^1.5"]}[coverage]
+    enriched = {"none": [], "partial": [ENRICHED], "full": names([(ENRICHED, weight)])}[coverage]
 
     def clause(term: Term) -> Clause:
         boost = term.boost if term.verdict is Verdict.PINNED else round(term.boost * factor, 4)
@@ -246,7 +251,8 @@ def compile_search(
     if mode == "recall" and not only_text(original, text):
         mode = "rerank"
     cut, reaching = fit(expansion, shape, taken=leaves(original, own_tokens(expansion)), limit=shape.clause_limit)
-    added = reach(text, shape.fields, shape.coverage)[:reaching] + expansion_clauses(cut, shape.fields, shape.coverage)
+    added = reach(text, shape.fields, shape.coverage)[:reaching]
+    added += expansion_clauses(cut, shape.fields, shape.coverage, weight=shape.enriched_weight)
     if not added:
         return request
     if mode == "recall":

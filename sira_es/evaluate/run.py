@@ -14,7 +14,7 @@ from sira_es.evaluate.findings import Finding, Tally
 from sira_es.evaluate.judgments import Judgments
 from sira_es.evaluate.measures import DEFAULT_MEASURES, Grades, depth_of, parse_measures
 
-__all__ = ["Search", "evaluate", "select"]
+__all__ = ["Search", "evaluate", "search_all", "select"]
 
 Search = Callable[[str, str], Awaitable[Sequence[tuple[str, float]]]]
 """`search(query_id, text)` returns (document id, score), the best first, possibly fewer than asked for."""
@@ -83,6 +83,29 @@ async def evaluate(
     names = parse_measures(measures)
     texts, grades, findings = select(queries, judgments, known_documents=known_documents)
     depth = depth_of(names)
+    rankings, noted = await search_all(texts, searches, depth, progress)
+    return assess(
+        texts,
+        grades,
+        rankings,
+        baseline=baseline,
+        measures=names,
+        test=test,
+        settings={"depth": depth, **(settings or {})},
+        findings=(*findings, *noted),
+    )
+
+
+async def search_all(
+    texts: Mapping[str, str],
+    searches: Mapping[str, Search],
+    depth: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[dict[str, dict[str, Sequence[str]]], tuple[Finding, ...]]:
+    """Ask every query of every run, at most 8 searches at a time; return the rankings by run, cut at `depth`.
+
+    Raises what a search raises, the first of it.
+    """
     tallies = {name: Tally(f"run {name}") for name in searches}
     rankings: dict[str, dict[str, Sequence[str]]] = {name: dict.fromkeys(texts, ()) for name in searches}
     jobs = iter([(name, query) for query in texts for name in searches])
@@ -103,17 +126,7 @@ async def evaluate(
                 group.create_task(work(jobs))
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
-    noted = (finding for tally in tallies.values() for finding in tally.findings)
-    return assess(
-        texts,
-        grades,
-        rankings,
-        baseline=baseline,
-        measures=names,
-        test=test,
-        settings={"depth": depth, **(settings or {})},
-        findings=(*findings, *noted),
-    )
+    return rankings, tuple(finding for tally in tallies.values() for finding in tally.findings)
 
 
 def _ranking(query: str, hits: Sequence[tuple[str, float]], depth: int, tally: Tally) -> list[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from sira_es.cluster.statistics import DocumentFrequencies
@@ -16,9 +18,23 @@ from sira_es.llm.model import Answer, AnswerSource
 from sira_es.llm.prompts import query_prompt
 from sira_es.settings import IndexSettings
 from sira_es.vocabulary import HumanTerms, Rules, clean_query, expand
-from sira_es.vocabulary.model import Expansion, Phrase, Term
+from sira_es.vocabulary.model import Expansion, Phrase, Statistics, Term
 
-__all__ = ["Expanded", "Expander"]
+__all__ = ["Expanded", "Expander", "Gathered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What an expansion is made from: the cleaned phrases, what the index says of them, and what people said."""
+
+    text: str
+    phrases: tuple[Phrase, ...]
+    statistics: Statistics
+    human: HumanTerms
+
+    def expansion(self, rules: Rules) -> Expansion:
+        """The expansion under these rules; asks nobody."""
+        return expand(self.text, self.phrases, self.statistics, rules=rules, human=self.human)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +45,7 @@ class Expanded:
     """
 
     expansion: Expansion
+    gathered: Gathered
     target: str
     model: str = ""
     origin: str = ""
@@ -56,6 +73,20 @@ class Expanded:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Proposed:
+    """What the model said to one query, cleaned."""
+
+    text: str
+    answer: Answer | None
+    problem: str
+    phrases: tuple[Phrase, ...]
+
+    @property
+    def askable(self) -> list[str]:
+        return [p.phrase for p in self.phrases if p.verdict is None]
+
+
 class Expander:
     """Expands queries against one cluster with one source of answers; None: no model, the text goes out with reach alone."""
 
@@ -71,16 +102,70 @@ class Expander:
         *,
         query_id: str = "",
         exact: bool = False,
+        restricted: bool = False,
         deadline: float | None = None,
         human: HumanTerms | None = None,
     ) -> Expanded:
         """Expand one query.
 
         `deadline` is how many seconds the model may take; None waits. An answer that comes later still fills the store.
-        `exact` asks for counts instead of term vectors. Raises ClusterUnreachable; a model that fails is told in `problem`.
+        `exact` asks for counts instead of term vectors; `restricted`: the caller may not see every document. Raises
+        ClusterUnreachable; a model that fails is told in `problem`.
         """
+        queries = [(query_id, text)]
+        found = await self.expand_all(
+            queries, target, settings, exact=exact, restricted=restricted, deadline=deadline, human=human
+        )
+        return found[0]
+
+    async def expand_all(
+        self,
+        queries: Sequence[tuple[str, str]],
+        target: Target,
+        settings: IndexSettings,
+        *,
+        exact: bool = False,
+        restricted: bool = False,
+        deadline: float | None = None,
+        human: HumanTerms | None = None,
+    ) -> list[Expanded]:
+        """Expand several queries, given as (id, text), with one look-up of all their words; otherwise as `expand`."""
         started = time.monotonic()
         human = human or HumanTerms()
+        proposed = await asyncio.gather(*(self._propose(q, settings, deadline, human) for q in queries))
+        asked = [[p.text, *p.askable, *(word for word, _ in human.pins_of(p.text))] for p in proposed]
+        statistics = await self._frequencies.look_up(
+            target,
+            [text for texts in asked for text in texts],
+            fields=[n for n, _ in settings.fields],
+            main_field=settings.main,
+            exact=exact,
+            restricted=restricted,
+        )
+        rules = Rules(**settings.expansion.model_dump())
+        analyses = iter(statistics.analyses)
+        expanded = []
+        for proposal, texts in zip(proposed, asked, strict=True):
+            own = replace(statistics, analyses=tuple(islice(analyses, len(texts))))
+            gathered = Gathered(proposal.text, proposal.phrases, own, human)
+            answer = proposal.answer
+            expanded.append(
+                Expanded(
+                    expansion=gathered.expansion(rules),
+                    gathered=gathered,
+                    target=target.name,
+                    model=answer.model if answer else "",
+                    origin=answer.source if answer else "",
+                    problem=proposal.problem,
+                    seconds=time.monotonic() - started,
+                )
+            )
+        return expanded
+
+    async def _propose(
+        self, query: tuple[str, str], settings: IndexSettings, deadline: float | None, human: HumanTerms
+    ) -> _Proposed:
+        query_id, text = query
         answer, problem = await self._ask(text, settings, query_id, deadline)
         phrases: tuple[Phrase, ...] = ()
         if answer is not None:
@@ -89,24 +174,7 @@ class Expander:
                 phrases = clean_query(proposals, text=text, language=settings.language, allowed=human.allow)
             except ModelError as error:
                 problem = str(error)
-        askable = [p.phrase for p in phrases if p.verdict is None]
-        pinned = [word for word, _ in human.pins_of(text)]
-        statistics = await self._frequencies.look_up(
-            target,
-            [text, *askable, *pinned],
-            fields=[n for n, _ in settings.fields],
-            main_field=settings.main,
-            exact=exact,
-        )
-        rules = Rules(**settings.expansion.model_dump())
-        return Expanded(
-            expansion=expand(text, phrases, statistics, rules=rules, human=human),
-            target=target.name,
-            model=answer.model if answer else "",
-            origin=answer.source if answer else "",
-            problem=problem,
-            seconds=time.monotonic() - started,
-        )
+        return _Proposed(text, answer, problem, phrases)
 
     async def _ask(
         self, text: str, settings: IndexSettings, query_id: str, deadline: float | None

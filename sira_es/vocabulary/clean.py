@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from sira_es.vocabulary.model import Phrase, Proposal, Verdict
 
-__all__ = ["clean_document", "clean_query", "match_key", "normalise"]
+__all__ = ["clean_document", "clean_query", "match_key", "normalise", "scripts_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,7 @@ def clean_query(
     `text` is the query and `language` the index's language as an ISO 639 code (a region may follow): their scripts are
     accepted. `allowed` words and phrases may be in any script.
     """
-    primary = language.lower().replace("_", "-").split("-")[0]
-    scripts = _scripts(text) | {"LATIN", _SCRIPT_OF.get(primary, "LATIN")}
+    scripts = scripts_of(text, language) | {"LATIN"}
     return _first_of(_distinct(_clean(p, _IN_QUERY, scripts, allowed) for p in proposals), _IN_QUERY.phrases)
 
 
@@ -109,6 +108,12 @@ def clean_document(
             for p in phrases
         ]
     return _first_of(phrases, limits.phrases)
+
+
+def scripts_of(text: str, language: str = "") -> frozenset[str]:
+    """The scripts of a text's letters, and that of a language (ISO 639, a region may follow; unknown ones: Latin)."""
+    primary = language.lower().replace("_", "-").split("-")[0]
+    return _scripts(text) | (frozenset({_SCRIPT_OF.get(primary, "LATIN")}) if primary else frozenset())
 
 
 def normalise(text: str) -> str:

@@ -368,3 +368,37 @@ async def test_http_to_a_cluster_with_tls(tls: Wire) -> None:
 async def test_unusable_certificate_settings_are_told_one_by_one(settings: dict[str, str], problem: str) -> None:
     text = await refusal(lambda: connect(ClusterSettings(url="https://127.0.0.1:1", **settings)))
     assert text.startswith(problem)
+
+
+# AWS
+
+
+async def test_requests_are_signed_for_aws(wire: Wire, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """[apache/flink-agents#674: Serverless wants x-amz-content-sha256]"""
+    pytest.importorskip("botocore", reason="requests are signed by boto3")
+    if cluster.engine.family != "opensearch":
+        pytest.skip("Amazon signs for OpenSearch")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    async with connected(url=wire.url, aws={"region": "eu-west-1", "service": "aoss"}) as through:
+        await through.request("POST", "/_search", params={"typed_keys": True}, body={"size": 0})
+        with pytest.raises(UnsupportedError, match=r"cluster.aws signs in every request"):
+            through.as_caller({"authorization": "theirs"})
+    for seen in wire.seen:
+        assert seen.headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
+        assert "/eu-west-1/aoss/" in seen.headers["authorization"]
+        assert "x-amz-content-sha256" in seen.headers
+    assert SECRET not in str([seen.headers for seen in wire.seen])
+
+
+async def test_missing_aws_credentials_say_where_they_may_come_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("botocore", reason="requests are signed by boto3")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    text = await refusal(lambda: connect(ClusterSettings(url="https://127.0.0.1:1", aws={"region": "eu-west-1"})))
+    assert text.startswith("cluster.aws: no AWS credentials; set AWS_PROFILE")

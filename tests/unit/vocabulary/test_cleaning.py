@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from toy_index import verdicts
+from unit.vocabulary.toy_index import verdicts
 
 from sira_es.vocabulary import Phrase, Proposal, clean_document, clean_query, normalise
 

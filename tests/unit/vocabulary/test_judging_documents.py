@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from toy_index import ToyIndex, verdicts
+from unit.vocabulary.toy_index import ToyIndex, verdicts
 
 from sira_es.vocabulary import HumanTerms, Proposal, Rules, Statistics, clean_document, judge_document
 

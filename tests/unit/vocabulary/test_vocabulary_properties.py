@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_index import ToyIndex
+from unit.vocabulary.toy_index import ToyIndex
 
 import sira_es.vocabulary as room
 from sira_es.vocabulary import HumanTerms, Proposal, Rules, Verdict, clean_document, clean_query

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from toy_index import ToyIndex, term, verdicts, words
+from unit.vocabulary.toy_index import ToyIndex, term, verdicts, words
 
 from sira_es.vocabulary import HumanTerms, Rules
 

@@ -1,0 +1,105 @@
+"""How far two rankings of one query are apart, for queries that nobody judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sira_es.evaluate.measures import Run
+
+__all__ = ["Overlap", "QueryOverlap", "by_query", "jaccard", "overlap", "rbo"]
+
+_DEPTH, _TOP, _P = 10, 3, 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOverlap:
+    """One query in two runs: `rbo` and `jaccard` of the first ten, both in [0, 1]; the hits each run had, up to ten."""
+
+    query_id: str
+    rbo: float
+    jaccard: float
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+    @property
+    def top_changed(self) -> bool:
+        return self.before[:_TOP] != self.after[:_TOP]
+
+    @property
+    def top_new(self) -> int:
+        """How many of the first three were not among the first three before."""
+        return len(set(self.after[:_TOP]) - set(self.before[:_TOP]))
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """A run beside the baseline over queries without judgments; at least one query."""
+
+    queries: tuple[QueryOverlap, ...]
+
+    def most_changed(self, count: int = 10) -> list[QueryOverlap]:
+        return sorted(self.queries, key=lambda q: q.rbo)[:count]
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures that `eval --no-judgments --json` prints; shares are in [0, 1], the rest are counts of queries."""
+        total = len(self.queries)
+        empty = [q for q in self.queries if not q.before]
+        return {
+            f"RBO@{_DEPTH}": sum(q.rbo for q in self.queries) / total,
+            f"Jaccard@{_DEPTH}": sum(q.jaccard for q in self.queries) / total,
+            "changed_top_3": sum(q.top_changed for q in self.queries) / total,
+            "new_in_top_3": sum(q.top_new > 0 for q in self.queries) / total,
+            "zero_results_before": len(empty),
+            "zero_results_after": sum(not q.after for q in self.queries),
+            "rescued": sum(bool(q.after) for q in empty),
+        }
+
+
+def overlap(baseline: Run, run: Run) -> Overlap:
+    """Compare two runs over the queries of the baseline."""
+    found = []
+    for query, docs in baseline.items():
+        before, after = tuple(docs[:_DEPTH]), tuple(run[query][:_DEPTH])
+        found.append(QueryOverlap(query, rbo(before, after), jaccard(before, after), before, after))
+    return Overlap(tuple(found))
+
+
+def jaccard(one: Sequence[str], other: Sequence[str]) -> float:
+    """The share of documents that both have; 1 for two empty rankings."""
+    union = set(one) | set(other)
+    return len(set(one) & set(other)) / len(union) if union else 1.0
+
+
+def rbo(one: Sequence[str], other: Sequence[str], p: float = _P) -> float:
+    """Rank-biased overlap, extrapolated, of two rankings without repeats; 1 for two empty rankings.
+
+    Webber, Moffat, Zobel: A similarity measure for indefinite rankings, ACM TOIS 28(4), 2010, equation 32. `p` in (0, 1)
+    is how likely a reader goes on to the next rank; at .9 the first ten ranks have 86 % of the weight.
+    """
+    short, long = sorted((one, other), key=len)
+    if not long:
+        return 1.0
+    if not short:
+        return 0.0
+    s, n = len(short), len(long)
+    common = [len(set(short[:d]) & set(long[:d])) for d in range(1, n + 1)]
+    agreed = sum(common[d - 1] / d * p**d for d in range(1, n + 1))
+    assumed = sum(common[s - 1] * (d - s) / (s * d) * p**d for d in range(s + 1, n + 1))
+    rest = (common[-1] - common[s - 1]) / n + common[s - 1] / s
+    return (1 - p) / p * (agreed + assumed) + rest * p**n
+
+
+def by_query(found: Overlap, texts: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The queries that changed most, as `--json` lists them."""
+    return [
+        {
+            "query": q.query_id,
+            "text": texts[q.query_id],
+            f"RBO@{_DEPTH}": q.rbo,
+            "before": list(q.before[:_TOP]),
+            "after": list(q.after[:_TOP]),
+        }
+        for q in found.most_changed()
+    ]
