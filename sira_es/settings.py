@@ -39,6 +39,7 @@ __all__ = [
     "LlmSettings",
     "LlmStage",
     "ProxySettings",
+    "QueryRules",
     "SearchSettings",
     "Settings",
     "load_settings",
@@ -187,6 +188,23 @@ class ExpansionSettings(_Part):
     max_df: float = Field(default=0.5, gt=0, le=1)
 
 
+class QueryRules(_Part):
+    """Regular expressions for whole queries, in any case: `deny` is never expanded, `allow` whatever it looks like."""
+
+    allow: list[str] = []
+    deny: list[str] = []
+
+    @field_validator("allow", "deny")
+    @classmethod
+    def _patterns(cls, patterns: list[str]) -> list[str]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"'{pattern}' is no regular expression: {error}") from None
+        return patterns
+
+
 class SearchSettings(_Part):
     mode: Mode = "recall"
     baseline: dict[str, Any] | None = None
@@ -201,14 +219,21 @@ class ProxySettings(_Part):
 
 
 class IndexSettings(_Part):
-    """What is known of one index. `text_fields` are names with an optional weight: `title^2`."""
+    """What is known of one index. `text_fields` are names with an optional weight: `title^2`.
+
+    `read_fields` are read by the model as well, but not searched: text inside nested objects, keywords. A document of
+    more than `chunk_tokens` is read in several parts.
+    """
 
     text_fields: Names
+    read_fields: Names = []
     main_field: str | None = None
+    chunk_tokens: int = Field(default=4000, ge=200)
     description: str = ""
     language: str = ""
     questions: bool = False
     expansion: ExpansionSettings = ExpansionSettings()
+    expand_queries: QueryRules = QueryRules()
     search: SearchSettings = SearchSettings()
     proxy: ProxySettings = ProxySettings()
 
@@ -217,7 +242,7 @@ class IndexSettings(_Part):
         if not self.text_fields:
             raise ValueError("text_fields is empty; name at least one text field")
         names = [weighted_field(f)[0] for f in self.text_fields]
-        if twice := next((n for n in names if names.count(n) > 1), None):
+        if twice := next((n for n in names + self.read_fields if (names + self.read_fields).count(n) > 1), None):
             raise ValueError(f"text field '{twice}' is named twice; keep one")
         if self.main_field and self.main_field not in names:
             raise ValueError(f"main_field '{self.main_field}' is not among text_fields ({', '.join(names)})")

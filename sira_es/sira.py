@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
+import math
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
@@ -17,26 +19,41 @@ from sira_es.cluster.checks import Check, check_cluster, check_index, preflight
 from sira_es.cluster.connect import Cluster, connect, expected, segment
 from sira_es.cluster.engine import clause_limit
 from sira_es.cluster.look import look_at
+from sira_es.cluster.pipelines import install_pipeline, remove_pipeline
 from sira_es.cluster.schema import create_index, ensure_fields, made_by
 from sira_es.cluster.statistics import Coverage, DocumentFrequencies
 from sira_es.cluster.target import Target, describe
 from sira_es.cluster.write import index_documents
+from sira_es.doctor import check_model
 from sira_es.dsl.compile import Coverage as CoverageKind
 from sira_es.dsl.compile import Mode, Shape, compile_search, fill, original_query
 from sira_es.dsl.fields import Fields, fields_of
 from sira_es.dsl.locate import Passed, locate
 from sira_es.dsl.rewrite import encoded, rewrite_dict
-from sira_es.enrich.job import Enrichment, EnrichReport, Limits, Progress
+from sira_es.enrich.follow import RETRY_SECONDS, follow
+from sira_es.enrich.job import Enrichment
 from sira_es.enrich.ledger import Ledger
 from sira_es.enrich.page import PageEnricher
 from sira_es.enrich.plan import plan
-from sira_es.errors import ClusterError, ConfigurationError, ModelError, SiraError
-from sira_es.expand import Contribution, Expanded, Expander, contributions
+from sira_es.enrich.report import Budget, EnrichReport, Limits, Progress
+from sira_es.errors import ClusterError, ConfigurationError, SiraError
+from sira_es.expand import (
+    Contribution,
+    Expanded,
+    Expander,
+    Guarded,
+    TermStore,
+    Warmed,
+    WhyNot,
+    contributions,
+    warm,
+    why_not,
+)
 from sira_es.llm.answer import collection_description, is_usable
-from sira_es.llm.model import AnswerSource, Model
-from sira_es.llm.prompts import collection_prompt, query_prompt
+from sira_es.llm.model import Answer, AnswerSource, Model, Prompt
+from sira_es.llm.prompts import collection_prompt
 from sira_es.llm.recorded import RecordedAnswers
-from sira_es.llm.store import AnswerStore, StoredSource
+from sira_es.llm.store import AnswerStore, NoModel, StoredSource
 from sira_es.settings import LlmStage, Settings, load_settings
 
 __all__ = ["AsyncSira", "Hit", "SearchResult", "Sides", "Sira"]
@@ -48,6 +65,7 @@ Sides = Literal["both", "queries", "documents", "baseline"]
 """Which vocabulary a search uses: that of queries and documents, of one of them, or none (the plain query)."""
 
 TARGET_SECONDS = 60.0
+STORE = "answers.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +93,8 @@ class AsyncSira:
     """Better search on an existing cluster. Use as an async context manager, or call `close`.
 
     `query_answers` and `document_answers` are files of recorded answers; given one, no model is called for its side.
+    `ask_model=False`: nor is it for anything else; only stored answers count. `watch` wraps each model: what it is asked
+    and says goes through there.
     """
 
     def __init__(
@@ -83,8 +103,12 @@ class AsyncSira:
         *,
         query_answers: Path | str | None = None,
         document_answers: Path | str | None = None,
+        ask_model: bool = True,
+        watch: Callable[[AnswerSource], AnswerSource] = lambda source: source,
     ) -> None:
         self.settings = settings
+        self._watch = watch
+        self._ask_model = ask_model
         self._recorded = {"queries": query_answers, "documents": document_answers}
         self._sources: dict[str, AnswerSource | None] = {}
         self._connecting = asyncio.Lock()
@@ -92,6 +116,8 @@ class AsyncSira:
         self._frequencies: DocumentFrequencies | None = None
         self._expander: Expander | None = None
         self._store: AnswerStore | None = None
+        self._terms = TermStore(settings.state / "terms.sqlite")
+        self._signed_in = False
         self._ledger: Ledger | None = None
         self._clause_limit: int | None = None
         self._query_fields: dict[str, tuple[float, Fields]] = {}
@@ -112,6 +138,8 @@ class AsyncSira:
 
     async def close(self) -> None:
         """Give back connections and files."""
+        if self._expander is not None:
+            await self._expander.close()
         if self._frequencies is not None:
             await self._frequencies.close()
         for source in self._sources.values():
@@ -121,16 +149,27 @@ class AsyncSira:
             await self._cluster.close()
         if self._store is not None:
             self._store.close()
+        self._terms.close()
         if self._ledger is not None:
             self._ledger.close()
 
     # What the methods below stand on
 
-    async def cluster(self) -> Cluster:
-        """The connection, made at the first use. Raises ClusterError."""
+    async def as_caller(self, headers: Mapping[str, str]) -> AsyncSira:
+        """The same under somebody else's credentials, for look-ups only; closed with this one. Raises as Cluster's does."""
+        self.answers("queries")  # made here, so that it is closed here
+        other = copy.copy(self)
+        other._cluster = (await self.cluster(headers)).as_caller(headers)
+        other._frequencies = (await self.frequencies()).as_caller(headers)
+        other._signed_in = bool(headers)
+        other._expander, other._clause_limit, other._targets, other._query_fields = None, None, {}, {}
+        return other
+
+    async def cluster(self, caller: Mapping[str, str] | None = None) -> Cluster:
+        """The connection, made at the first use; `caller` as in `connect`. Raises ClusterError."""
         async with self._connecting:
             if self._cluster is None:
-                self._cluster = await connect(self.settings.cluster)
+                self._cluster = await connect(self.settings.cluster, caller=caller)
                 self._frequencies = DocumentFrequencies(self._cluster)
             return self._cluster
 
@@ -159,7 +198,7 @@ class AsyncSira:
             coverage = await (await self.frequencies()).coverage(target, [name for name, _ in settings.fields])
         return Shape(
             fields=settings.fields,
-            coverage=_kind(coverage),
+            coverage=coverage_kind(coverage),
             one_analyzer=target.one_analyzer,
             clause_limit=await self._limit(),
             enriched_weight=settings.search.enriched_weight,
@@ -182,15 +221,29 @@ class AsyncSira:
             return RecordedAnswers.from_file(recorded)
         stage: LlmStage = getattr(self.settings.llm, side)
         if stage.model is None:
-            return None
+            known = side == "queries" and (self.settings.state / STORE).exists()
+            return self._stored(NoModel(RecordedAnswers.name)) if known else None
+        if not self._ask_model:
+            return self._stored(NoModel(stage.model))
+        model = Model(stage)
+        source: AnswerSource = Guarded(model, usable=_usable) if side == "queries" else model
+        return self._stored(self._watch(source), stage.max_cost_per_day)
+
+    def _stored(self, source: AnswerSource, max_cost_per_day: float | None = None) -> StoredSource:
         if self._store is None:
-            self._store = AnswerStore(self.settings.state / "answers.sqlite")
-        return StoredSource(
-            Model(stage),
-            self._store,
-            usable=lambda prompt, answer: is_usable(answer.text, prompt.kind),
-            max_cost_per_day=stage.max_cost_per_day,
-        )
+            self._store = AnswerStore(self.settings.state / STORE)
+        return StoredSource(source, self._store, usable=_usable, max_cost_per_day=max_cost_per_day)
+
+    @property
+    def terms(self) -> TermStore:
+        """What people said of the words of each index; read at run time."""
+        return self._terms
+
+    async def ready(self, index: str) -> None:
+        """Do what the first search would otherwise wait for: connect, look at the index, load the model's library."""
+        await self.shape(index)
+        if self._recorded["queries"] is None and self._ask_model and self.settings.llm.queries.model:
+            await Model(self.settings.llm.queries).prepare()
 
     def ledger(self) -> Ledger:
         """The ledger of the state folder."""
@@ -205,12 +258,78 @@ class AsyncSira:
     ) -> Expanded:
         """Every word that the model proposes for a query, with its statistics, verdict and boost.
 
-        `exact` counts instead of reading term vectors; `deadline` is how long the model may take, in seconds.
+        `exact` counts instead of reading term vectors. `deadline`: how many seconds this may take, None as configured
+        (`llm.queries.deadline`), `math.inf` waits, 0 takes what the store knows. A late answer fills the store.
         """
         settings, target = self.settings.index(index), await self.target(index)
+        wait = self.settings.llm.queries.deadline if deadline is None else deadline
+        found = await (await self._queries()).expand(
+            text,
+            target,
+            settings,
+            query_id=query_id,
+            exact=exact,
+            restricted=self._restricted,
+            deadline=None if wait == math.inf else wait,
+            human=self._terms.human(index),
+        )
+        if wait == math.inf and found.skipped is None and found.expansion.documents is None:
+            await (await self.cluster()).request("GET", f"/{segment(index)}/_count")  # what refuses to count says why
+        return found
+
+    async def expand_all(
+        self, texts: Sequence[str], index: str, *, target: Target | None = None, deadline: float | None = None
+    ) -> list[Expanded]:
+        """Several queries with one look-up of all their words, otherwise as `expand`; `target`: where it is known."""
+        wait = self.settings.llm.queries.deadline if deadline is None else deadline
+        return await (await self._queries()).expand_all(
+            [("", text) for text in texts],
+            target or await self.target(index),
+            self.settings.index(index),
+            restricted=self._restricted,
+            deadline=None if wait == math.inf else wait,
+            human=self._terms.human(index),
+        )
+
+    async def _queries(self) -> Expander:
         if self._expander is None:
             self._expander = Expander(await self.frequencies(), self.answers("queries"))
-        return await self._expander.expand(text, target, settings, query_id=query_id, exact=exact, deadline=deadline)
+        return self._expander
+
+    @property
+    def _restricted(self) -> bool:
+        """Whether the credentials may not see every document: as configured, else those of a caller who signed in."""
+        configured = self.settings.cluster.document_security
+        return self._signed_in if configured is None else configured
+
+    async def warm(
+        self,
+        index: str,
+        texts: Sequence[str],
+        *,
+        concurrency: int | None = None,
+        max_cost: float | None = None,
+        on_progress: Callable[[Warmed], None] = lambda _: None,
+    ) -> Warmed:
+        """Have the answers to these queries in the store, so that serving them calls no model.
+
+        Recorded answers are stored as those of the configured model. Raises ConfigurationError where there is neither.
+        """
+        source, stage = self.answers("queries"), self.settings.llm.queries
+        if isinstance(source, RecordedAnswers):
+            source.name = stage.model or source.name
+            source = self._stored(source)
+        elif stage.model is None:
+            raise ConfigurationError("no model for queries; set llm.queries.model, or use --recorded FILE")
+        expander = Expander(await self.frequencies(), source)
+        settings, target = self.settings.index(index), await self.target(index)
+        return await warm(
+            lambda text: expander.fetch(text, target, settings),
+            texts,
+            concurrency=concurrency or stage.concurrency,
+            max_cost=max_cost,
+            on_progress=on_progress,
+        )
 
     async def compile(
         self,
@@ -221,10 +340,12 @@ class AsyncSira:
         sides: Sides = "both",
         query_id: str = "",
         body: Mapping[str, Any] | None = None,
+        deadline: float | None = None,
     ) -> tuple[dict[str, Any], Expanded | None]:
         """The one request for a text, as the body of a `_search`, and the expansion in it.
 
-        `body` is the caller's own search around the text; else the configured baseline, else the plain query.
+        `body` is the caller's own search around the text; else the configured baseline, else the plain query. `deadline`
+        as in `expand`.
         """
         settings = self.settings.index(index)
         shape = await self.shape(index, sides)
@@ -232,8 +353,10 @@ class AsyncSira:
             body = fill(settings.search.baseline, text)
         if sides == "baseline":
             return dict(body) if body is not None else {"query": original_query(text, shape)}, None
-        expanded = await self.expand(text, index, query_id=query_id)
+        expanded = await self.expand(text, index, query_id=query_id, deadline=deadline)
         expansion = expanded.expansion if sides != "documents" else expanded.expansion.limited_to(0, 0)
+        if expanded.bare:
+            shape = replace(shape, coverage="none")
         return compile_search(text, expansion, shape, mode=mode or settings.search.mode, body=body), expanded
 
     async def search(
@@ -247,9 +370,12 @@ class AsyncSira:
         query_id: str = "",
         source: bool | Sequence[str] = True,
         body: Mapping[str, Any] | None = None,
+        deadline: float | None = None,
     ) -> SearchResult:
-        """Search with one request. `sides="baseline"` sends the plain query. Raises ClusterError."""
-        request, expanded = await self.compile(text, index, mode=mode, sides=sides, query_id=query_id, body=body)
+        """Search with one request. `sides="baseline"` sends the plain query; `deadline` as in `expand`. Raises ClusterError."""
+        request, expanded = await self.compile(
+            text, index, mode=mode, sides=sides, query_id=query_id, body=body, deadline=deadline
+        )
         request = {**request, "size": size, "_source": source if isinstance(source, bool) else list(source)}
         answer = await (await self.cluster()).request("POST", f"/{segment(index)}/_search", body=request)
         return _result(answer, expanded, request)
@@ -280,10 +406,17 @@ class AsyncSira:
         hits = [(h.index, h.id) for h in result.hits]
         return await contributions(await self.cluster(), index, result.request, hits)
 
+    async def why_not(self, index: str, result: SearchResult, doc_id: str) -> WhyNot:
+        """What kept a document out of the hits of a search, or at its place in them. Raises ClusterError."""
+        last = result.hits[-1].score if result.hits else None
+        return await why_not(await self.cluster(), index, result.request, doc_id, last)
+
     # Documents
 
-    async def _page(self, index: str, *, concurrency: int | None = None) -> PageEnricher:
-        source = self.answers("documents")
+    async def _page(
+        self, index: str, *, concurrency: int | None = None, source: AnswerSource | None = None
+    ) -> PageEnricher:
+        source = source or self.answers("documents")
         if source is None:
             raise ConfigurationError("no model for documents; set llm.documents.model, or use --recorded FILE")
         return PageEnricher(
@@ -292,6 +425,7 @@ class AsyncSira:
             await self.target(index),
             self.settings.index(index),
             concurrency=concurrency or self.settings.llm.documents.concurrency,
+            human=self._terms.human(index),
         )
 
     def _text_fields(self, index: str) -> list[str]:
@@ -321,17 +455,72 @@ class AsyncSira:
         *,
         limits: Limits | None = None,
         query: Mapping[str, Any] | None = None,
+        part: tuple[int, int] = (0, 1),
         concurrency: int | None = None,
         on_progress: Callable[[Progress], None] = lambda _: None,
     ) -> EnrichReport:
         """Add `enriched_terms` to every pending or stale document. Adds the two fields to the mapping where they lack.
 
-        Raises ConfigurationError, ClusterError, ModelError; what fails for single documents is in the report.
+        `part` (i, n) works on the i-th, from 0, of n disjoint parts. Raises ConfigurationError, ClusterError,
+        ModelError; what fails for single documents is in the report.
         """
         page = await self._page(index, concurrency=concurrency)
         await preflight(await self.cluster(), index, self._text_fields(index))
         await self.prepare(index)
-        return await (await self._job(index, page)).run(limits, query=query, on_progress=on_progress)
+        return await (await self._job(index, page)).run(limits, query=query, part=part, on_progress=on_progress)
+
+    async def follow(
+        self,
+        index: str,
+        *,
+        limits: Limits | None = None,
+        query: Mapping[str, Any] | None = None,
+        concurrency: int | None = None,
+        pause: float = 5.0,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+        on_trouble: Callable[[SiraError], None] = lambda _: None,
+    ) -> EnrichReport:
+        """Enrich, and go on with what is new or changed, looking every `pause` seconds; until cancelled, or at a limit.
+
+        A document that failed is tried again after ten minutes. What passes by itself, such as a restart of the
+        cluster, is told to `on_trouble`.
+        """
+        budget = Budget(limits)
+        place = ("", "")
+
+        async def one_pass() -> EnrichReport | None:
+            nonlocal place
+            self._targets.pop(index, None)
+            await self.prepare(index)
+            job = await self._job(index, await self._page(index, concurrency=concurrency))
+            place = await job.forget_deleted(place)
+            if query is None and await job.is_idle(RETRY_SECONDS):
+                return None
+            return await job.run(budget, query=query, rest=RETRY_SECONDS, on_progress=on_progress)
+
+        self._targets.pop(index, None)
+        await preflight(await self.cluster(), index, self._text_fields(index))
+        return await follow(one_pass, pause=pause, on_trouble=on_trouble)
+
+    async def rejudge(
+        self,
+        index: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        part: tuple[int, int] = (0, 1),
+        on_progress: Callable[[Progress], None] = lambda _: None,
+    ) -> EnrichReport:
+        """Judge every enriched document again from its stored or recorded answer, after `max_df` or terms were changed.
+
+        No model is called. Documents whose answer is not stored stay as they are, and are counted as failed.
+        """
+        source = self.answers("documents")
+        if isinstance(source, StoredSource):
+            assert self._store is not None  # noqa: S101  made together with the source
+            source = StoredSource(NoModel(source.name), self._store, usable=lambda prompt, answer: False)
+        page = await self._page(index, source=source)
+        await preflight(await self.cluster(), index, self._text_fields(index))
+        return await (await self._job(index, page)).rejudge(query=query, part=part, on_progress=on_progress)
 
     async def plan(
         self, index: str, *, query: Mapping[str, Any] | None = None, concurrency: int | None = None
@@ -347,6 +536,7 @@ class AsyncSira:
             text_fields=self._text_fields(index),
             query=query,
             concurrency=concurrency or stage.concurrency,
+            questions=self.settings.index(index).questions,
         )
 
     async def undo(self, index: str, *, query: Mapping[str, Any] | None = None) -> int:
@@ -360,6 +550,22 @@ class AsyncSira:
     async def failures(self, index: str) -> list[tuple[str, str, str]]:
         """Index, id and reason of each document that failed last time."""
         return (await self._job(index, None)).failures()
+
+    async def noted(self, index: str) -> list[tuple[str, str, str]]:
+        """Index, id and note of documents that were skipped, read in part, or give orders to models."""
+        return (await self._job(index, None)).noted()
+
+    async def install_pipeline(self, index: str) -> dict[str, str]:
+        """Have the cluster drop terms from documents whose text changes; the final pipeline of each concrete index.
+
+        Raises ClusterRefused, UnsupportedError where the cluster runs no scripts.
+        """
+        fields = [*self._text_fields(index), *self.settings.index(index).read_fields]
+        return await install_pipeline(await self.cluster(), await self.target(index), fields)
+
+    async def remove_pipeline(self, index: str) -> dict[str, str]:
+        """Undo `install_pipeline`: every index has the final pipeline that it had before."""
+        return await remove_pipeline(await self.cluster(), await self.target(index))
 
     async def enrich_documents(
         self, documents: Sequence[Mapping[str, Any]], index: str, *, id_field: str = "_id"
@@ -427,26 +633,17 @@ class AsyncSira:
                 checks += await check_index(cluster, index, self._text_fields(index))
         except SiraError as error:
             return [Check("cluster", "problem", str(error), "correct cluster.url or the credentials")]
-        return [*checks, await self._check_model("documents", live), await self._check_model("queries", live)]
-
-    async def _check_model(self, side: Literal["queries", "documents"], live: bool) -> Check:
-        stage: LlmStage = getattr(self.settings.llm, side)
-        name = f"llm {side}"
-        if stage.model is None:
-            return Check(name, "warning", "no model is configured", f"set llm.{side}.model, or use recorded answers")
-        model = Model(stage)
-        price = "" if model.price(1000, 100) is not None else "; no price is known, so costs cannot be capped"
-        if not live:
-            return Check(name, "ok", f"{stage.model}, not called{price}")
-        started = time.monotonic()
-        try:
-            await model.ask(query_prompt("", "printer does not print", "office equipment", "en"))
-        except ModelError as error:
-            return Check(name, "problem", str(error), f"correct llm.{side}")
-        return Check(name, "ok", f"{stage.model} answered in {time.monotonic() - started:.1f} s{price}")
+        for side in ("documents", "queries"):
+            checks += await check_model(side, getattr(self.settings.llm, side), live)
+        return checks
 
 
-def _kind(coverage: Coverage | None) -> CoverageKind:
+def _usable(prompt: Prompt, answer: Answer) -> bool:
+    return is_usable(answer.text, prompt.kind)
+
+
+def coverage_kind(coverage: Coverage | None) -> CoverageKind:
+    """The shape that clauses have on a target with this coverage; unknown counts as none."""
     if coverage is None or not coverage.enriched:
         return "none"
     return "full" if coverage.fully_enriched else "partial"
@@ -516,11 +713,18 @@ class Sira:
     compile = _blocking(AsyncSira.compile)
     rewrite = _blocking(AsyncSira.rewrite)
     contributions = _blocking(AsyncSira.contributions)
+    why_not = _blocking(AsyncSira.why_not)
+    warm = _blocking(AsyncSira.warm)
+    ready = _blocking(AsyncSira.ready)
     enrich = _blocking(AsyncSira.enrich)
     enrich_documents = _blocking(AsyncSira.enrich_documents)
     plan = _blocking(AsyncSira.plan)
     status = _blocking(AsyncSira.status)
     failures = _blocking(AsyncSira.failures)
+    install_pipeline = _blocking(AsyncSira.install_pipeline)
+    remove_pipeline = _blocking(AsyncSira.remove_pipeline)
+    noted = _blocking(AsyncSira.noted)
+    rejudge = _blocking(AsyncSira.rejudge)
     undo = _blocking(AsyncSira.undo)
     load = _blocking(AsyncSira.load)
     look_at = _blocking(AsyncSira.look_at)

@@ -25,8 +25,13 @@ COMMANDS = {
     "expand": "every proposed word with its statistics, verdict and boost",
     "index": "load a collection into a new index",
     "init": "look at an index and write sira-es.yml",
+    "pipeline": "have the cluster drop terms from documents whose text changes",
+    "proxy": "stand before the cluster and make searches better on their way",
     "search": "search with one request",
     "status": "how much of an index is enriched, and what it cost",
+    "terms": "a person's word over the model's: block, allow, pin",
+    "tune": "numbers of the method chosen on your judgments, with held-out figures",
+    "warm": "expansions computed ahead, so that serving calls no model",
 }
 
 

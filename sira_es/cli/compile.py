@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,8 +27,8 @@ def compile_(options: Options, text: str, index: str, mode: str | None, recorded
     Example: sira-es compile "vpn drops" --index docs | curl -s -H content-type:application/json -d @- $URL/docs/_search
     """
     request, expanded = run_async(_compile(options, text, index, cast("Mode | None", mode), recorded))
-    if expanded is not None and expanded.problem:
-        options.say(f"sira-es: not expanded: {expanded.problem}")
+    if expanded is not None and expanded.why_not:
+        options.say(f"sira-es: {expanded.why_not}")
     print_json(request)
 
 
@@ -37,4 +38,4 @@ async def _compile(
     from sira_es.sira import AsyncSira
 
     async with AsyncSira(options.settings(), query_answers=recorded) as sira:
-        return await sira.compile(text, index, mode=mode)
+        return await sira.compile(text, index, mode=mode, deadline=math.inf)

@@ -8,17 +8,21 @@ import click
 
 from sira_es.cli.common import Options, common_options, print_json, run_async
 from sira_es.cli.enrich import progress_bar
-from sira_es.cli.eval import RUNS, assess_index, show
+from sira_es.cli.eval import show, tell_problems
 from sira_es.cli.search import headline
 from sira_es.errors import UnsupportedError
-from sira_es.evaluate import Evaluation, Search, read_documents
+from sira_es.evaluate import Evaluation, Search, read_documents, read_judgments, read_queries
+from sira_es.evaluate.bench import Bench
+from sira_es.evaluate.on_index import assess_index
+from sira_es.evaluate.variants import ABLATIONS, BASELINE, EXPANDED
 from sira_es.resources import data_file
 from sira_es.settings import IndexSettings, Settings, load_settings
-from sira_es.sira import AsyncSira
+from sira_es.sira import AsyncSira, Sides
 
 INDEX = "sira-es-demo"
 MARK = "sira-es demo"
 SHOWN = 3
+_SIDES: tuple[tuple[str, Sides], ...] = (("before", "baseline"), ("after", "both"))
 
 
 @click.command()
@@ -78,15 +82,16 @@ async def _demo(options: Options, settings: Settings) -> Evaluation:
             "POST", f"/{INDEX}/_forcemerge", params={"max_num_segments": 1, "flush": True}
         )
         await (await sira.cluster()).request("POST", f"/{INDEX}/_refresh")
-        evaluation, _ = await assess_index(
-            sira,
-            INDEX,
-            faq / "queries.jsonl.gz",
-            faq / "qrels.tsv",
-            sides=RUNS,
+        bench = Bench(sira, INDEX)
+        documents_only, queries_only = ABLATIONS[:2]
+        evaluation = await assess_index(
+            bench,
+            read_queries(faq / "queries.jsonl.gz"),
+            read_judgments(faq / "qrels.tsv"),
+            (BASELINE, documents_only, queries_only, EXPANDED),
             more={"best_fields": _best_fields(sira)},
-            say=options.say,
         )
+        await tell_problems(options, bench)
         if not options.json:
             await _show_queries(sira, evaluation)
         return evaluation
@@ -125,7 +130,7 @@ async def _show_queries(sira: AsyncSira, evaluation: Evaluation) -> None:
             continue
         seen |= right.keys()
         click.echo(f'\n"{change.text}"   nDCG@10 {change.before:.2f} -> {change.after:.2f}')
-        for name, sides in (("before", RUNS["baseline"]), ("after", RUNS["expanded"])):
+        for name, sides in _SIDES:
             result = await sira.search(change.text, INDEX, size=3, sides=sides, query_id=change.query_id)
             for place, hit in enumerate(result.hits, 1):
                 click.echo(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,42 +12,50 @@ import orjson
 
 from sira_es.cli.common import Options, common_options, print_json, recorded_option, run_async
 from sira_es.cli.status import show
-from sira_es.enrich.job import EnrichReport, Limits, Progress
-from sira_es.errors import InputError
+from sira_es.enrich.report import EnrichReport, Limits, Progress
+from sira_es.errors import InputError, SiraError
 
 
 @click.command()
 @click.option("--index", required=True, help="Index, alias or data stream.")
 @click.option("--dry-run", is_flag=True, help="Say what it would take; nothing is written, no model is called.")
+@click.option("--follow", is_flag=True, help="Stay, and enrich what is new or changed; Ctrl-C ends it.")
+@click.option("--rejudge", is_flag=True, help="Judge enriched documents again from stored answers; no model is called.")
 @click.option("--undo", is_flag=True, help="Remove what was added.")
 @click.option("--max-cost", type=click.FloatRange(min=0), help="Stop at this many US dollars.")
 @click.option("--max-docs", type=click.IntRange(min=0), help="Stop after this many documents.")
 @click.option("--max-time", type=click.FloatRange(min=0), help="Stop after this many seconds.")
 @click.option("--query", help="Only documents that match this query, as JSON.")
+@click.option("--slice", "part", help="Only this part of the documents, such as 3/16: the third of sixteen.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Calls to the model at a time [as configured].")
 @click.option("--rpm", type=click.IntRange(min=1), help="Requests a minute to the model [as configured].")
 @click.option("--tpm", type=click.IntRange(min=1), help="Tokens a minute to the model [as configured].")
 @recorded_option
 @common_options
-def enrich(options: Options, index: str, dry_run: bool, undo: bool, recorded: Path | None, **limits: Any) -> int:
+def enrich(options: Options, index: str, recorded: Path | None, **given: Any) -> int:
     """Add `enriched_terms` to the documents of an index. Goes on where an earlier run stopped.
 
     Example: sira-es enrich --index docs --max-cost 20
     """
-    query = _query(limits["query"])
-    if undo and dry_run:
-        raise click.UsageError("--undo and --dry-run cannot be used together")
-    if undo:
+    ways = [way for way in ("dry_run", "follow", "rejudge", "undo") if given[way]]
+    if len(ways) > 1:
+        raise click.UsageError(f"{' and '.join('--' + way.replace('_', '-') for way in ways)} cannot be used together")
+    query = _query(given["query"])
+    if given["undo"]:
         return _undo(options, index, query)
-    if dry_run:
-        plan = run_async(_plan(options, index, query, recorded, limits))
+    if given["dry_run"]:
+        plan = run_async(_plan(options, index, query, recorded, given))
         print_json(plan) if options.json else _show_plan(plan)
         return 0
-    report = run_async(_enrich(options, index, query, recorded, limits))
+    report = run_async(_enrich(options, index, query, recorded, given))
     if options.json:
         print_json(report.to_json())
     else:
         show(report)
+    return _ended(options, report)
+
+
+def _ended(options: Options, report: EnrichReport) -> int:
     if report.stopped:
         options.say(f"sira-es: stopped at the limit of {report.stopped}; the same command goes on")
         return 4
@@ -71,33 +79,49 @@ def _query(text: str | None) -> dict[str, Any] | None:
     return query
 
 
+def _part(text: str | None) -> tuple[int, int]:
+    """`3/16` as (2, 16): parts are counted from 1 by people, from 0 by engines."""
+    if text is None:
+        return 0, 1
+    which, _, of = text.partition("/")
+    if not (which.isdecimal() and of.isdecimal() and 1 <= int(which) <= int(of) <= 1024):
+        raise InputError(f"--slice {text} must be a part and their number, such as 3/16, from 1/16 to 16/16")
+    return int(which) - 1, int(of)
+
+
 async def _enrich(
-    options: Options, index: str, query: dict[str, Any] | None, recorded: Path | None, limits: dict[str, Any]
+    options: Options, index: str, query: dict[str, Any] | None, recorded: Path | None, given: Mapping[str, Any]
 ) -> EnrichReport:
     from sira_es.sira import AsyncSira
 
-    async with AsyncSira(_settings(options, limits), document_answers=recorded) as sira:
+    part = _part(given["part"])
+    if given["follow"] and part[1] > 1:
+        raise InputError("--follow works on all documents; leave --slice out")
+    limits = Limits(given["max_cost"], given["max_docs"], given["max_time"])
+    async with AsyncSira(_settings(options, given), document_answers=recorded) as sira:
         with progress_bar(options) as report:
-            return await sira.enrich(
-                index,
-                limits=Limits(limits["max_cost"], limits["max_docs"], limits["max_time"]),
-                query=query,
-                concurrency=limits["concurrency"],
-                on_progress=report,
-            )
+            if given["rejudge"]:
+                return await sira.rejudge(index, query=query, part=part, on_progress=report)
+            if given["follow"]:
+                return await sira.follow(index, limits=limits, query=query, on_progress=report, on_trouble=_trouble)
+            return await sira.enrich(index, limits=limits, query=query, part=part, on_progress=report)
+
+
+def _trouble(error: SiraError) -> None:
+    click.echo(f"sira-es: {' '.join(str(error).split())}; trying again", err=True)
 
 
 async def _plan(
-    options: Options, index: str, query: dict[str, Any] | None, recorded: Path | None, limits: dict[str, Any]
+    options: Options, index: str, query: dict[str, Any] | None, recorded: Path | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
     from sira_es.sira import AsyncSira
 
-    async with AsyncSira(_settings(options, limits), document_answers=recorded) as sira:
-        return await sira.plan(index, query=query, concurrency=limits["concurrency"])
+    async with AsyncSira(_settings(options, given), document_answers=recorded) as sira:
+        return await sira.plan(index, query=query)
 
 
-def _settings(options: Options, limits: dict[str, Any]) -> Any:
-    return options.settings(**{"llm.documents.rpm": limits["rpm"], "llm.documents.tpm": limits["tpm"]})
+def _settings(options: Options, given: Mapping[str, Any]) -> Any:
+    return options.settings(**{f"llm.documents.{name}": given[name] for name in ("rpm", "tpm", "concurrency")})
 
 
 def _show_plan(plan: dict[str, Any]) -> None:
@@ -107,6 +131,11 @@ def _show_plan(plan: dict[str, Any]) -> None:
     )
     click.echo(f"to ask      {plan['calls']} calls, about {plan['tokens']} tokens, {cost}")
     click.echo(f"time        about {plan['seconds']:.0f} s at the configured limits")
+    growth = plan["growth"]
+    share = "" if growth["share"] is None else f", {growth['share']:.0%} of the index"
+    click.echo(f"growth      about {growth['bytes'] / 1e6:.1f} MB a copy{share}")
+    for warning in plan["warnings"]:
+        click.echo(f"warning     {warning}")
     click.echo("nothing was written, no model was called")
 
 
@@ -164,22 +193,24 @@ class progress_bar:  # noqa: N801  used like a function, as a context manager
 
 
 def _line(p: Progress) -> str:
-    rate = p.done / p.seconds if p.seconds else 0.0
-    left = f", {(p.total - p.done) / rate:.0f} s left" if rate and p.total > p.done else ""
-    failed = sum(p.failed.values())
-    return f"{rate:.1f}/s, ${p.cost:.4f}{left}{f', {failed} failed' if failed else ''}"
+    left = f", {p.seconds_left:.0f} s left" if p.seconds_left else ""
+    failed = ", ".join(f"{n} {reason}" for reason, n in p.failed.items())
+    return f"{p.rate:.1f}/s, ${p.cost:.4f}{left}{f', failed: {failed}' if failed else ''}"
 
 
 def _event(p: Progress) -> None:
-    rate = p.done / p.seconds if p.seconds else 0.0
     event = {
         "done": p.done,
         "total": max(p.total, p.done),
+        "enriched": p.enriched,
         "failed": dict(p.failed),
+        "skipped": dict(p.skipped),
         "stale": p.stale,
+        "held_back": list(p.held),
+        "calls": p.calls,
         "tokens": p.tokens,
         "cost": round(p.cost, 6),
-        "per_second": round(rate, 2),
-        "seconds_left": round((p.total - p.done) / rate) if rate and p.total > p.done else 0,
+        "per_second": round(p.rate, 2),
+        "seconds_left": round(p.seconds_left),
     }
     click.echo(orjson.dumps(event).decode(), err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import click
@@ -19,6 +20,8 @@ from sira_es.expand import Expanded
 def expand(options: Options, text: str, index: str, exact: bool, recorded: Path | None) -> int:
     """Show every word that the model proposes for TEXT, and what the index says of it.
 
+    A query that is not to be expanded (an identifier, quoted text, operators) is told with its reason.
+
     Example: sira-es expand "why does my laptop overheat" --index docs
     """
     expanded = run_async(_expand(options, text, index, exact, recorded))
@@ -26,17 +29,16 @@ def expand(options: Options, text: str, index: str, exact: bool, recorded: Path 
         print_json(expanded.to_json())
     else:
         show(expanded)
-    if expanded.problem:
-        options.say(f"sira-es: {expanded.problem}")
-        return 1
-    return 0
+    if expanded.why_not:
+        options.say(f"sira-es: {expanded.why_not}")
+    return int(bool(expanded.problem))
 
 
 async def _expand(options: Options, text: str, index: str, exact: bool, recorded: Path | None) -> Expanded:
     from sira_es.sira import AsyncSira
 
     async with AsyncSira(options.settings(), query_answers=recorded) as sira:
-        return await sira.expand(text, index, exact=exact)
+        return await sira.expand(text, index, exact=exact, deadline=math.inf)
 
 
 def show(expanded: Expanded) -> None:

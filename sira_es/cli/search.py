@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import click
 
 from sira_es.cli.common import Options, common_options, print_json, recorded_option, run_async
 from sira_es.dsl.compile import Mode
-from sira_es.expand import Contribution
+from sira_es.expand import Contribution, WhyNot
 from sira_es.sira import AsyncSira, Hit, SearchResult
 
 Parts = dict[tuple[str, str], list[Contribution]]
@@ -24,6 +25,7 @@ Parts = dict[tuple[str, str], list[Contribution]]
 @click.option("--size", type=click.IntRange(0, 10_000), default=10, show_default=True, help="How many hits.")
 @click.option("--baseline", is_flag=True, help="Show the plain search beside it.")
 @click.option("--explain", is_flag=True, help="Show what each term adds to a hit's score.")
+@click.option("--why-not", "missed", metavar="ID", help="Show what keeps this document from the top.")
 @recorded_option
 @common_options
 def search(
@@ -34,24 +36,29 @@ def search(
     size: int,
     baseline: bool,
     explain: bool,
+    missed: str | None,
     recorded: Path | None,
 ) -> None:
     """Search for TEXT.
 
     Example: sira-es search "why does my laptop overheat" --index docs --baseline
     """
-    result, plain, parts = run_async(
-        _search(options, text, index, cast("Mode | None", mode), size, baseline, explain, recorded)
+    result, plain, parts, why = run_async(
+        _search(options, text, index, cast("Mode | None", mode), size, baseline, explain, missed, recorded)
     )
-    if result.expansion is not None and result.expansion.problem:
-        options.say(f"sira-es: not expanded: {result.expansion.problem}")
+    if result.expansion is not None and result.expansion.why_not:
+        options.say(f"sira-es: {result.expansion.why_not}")
     if options.json:
         document = to_json(result, parts)
+        if why is not None:
+            document["why_not"] = why.to_json()
         print_json({**document, "baseline": to_json(plain, {})} if plain is not None else document)
         return
     if plain is not None:
         _show("plain", plain, {})
     _show("expanded" if plain is not None else "", result, parts)
+    if why is not None:
+        _show_why_not(why)
 
 
 async def _search(
@@ -62,13 +69,15 @@ async def _search(
     size: int,
     baseline: bool,
     explain: bool,
+    missed: str | None,
     recorded: Path | None,
-) -> tuple[SearchResult, SearchResult | None, Parts]:
+) -> tuple[SearchResult, SearchResult | None, Parts, WhyNot | None]:
     async with AsyncSira(options.settings(), query_answers=recorded) as sira:
-        result = await sira.search(text, index, mode=mode, size=size)
+        result = await sira.search(text, index, mode=mode, size=size, deadline=math.inf)
         plain = await sira.search(text, index, size=size, sides="baseline") if baseline else None
         parts = await sira.contributions(index, result) if explain else {}
-        return result, plain, parts
+        why = await sira.why_not(index, result, missed) if missed is not None else None
+        return result, plain, parts, why
 
 
 def to_json(result: SearchResult, parts: Parts) -> dict[str, Any]:
@@ -98,6 +107,12 @@ def _show(title: str, result: SearchResult, parts: Parts) -> None:
         words = [f"{t.word} {t.boost:.2f}" for t in result.expansion.expansion.clauses]
         click.echo(f"     with: {', '.join(words) or 'no further words'}")
     click.echo(f"     {result.total} documents match")
+
+
+def _show_why_not(why: WhyNot) -> None:
+    click.echo(f"{why.id}: {why.reason}")
+    for part, score in why.parts:
+        click.echo(f"     {'-' if score is None else f'{score:+.3f}':>10}  {part}")
 
 
 def headline(hit: Hit) -> str:

@@ -2,46 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from sira_es.cli.common import Options, common_options, print_json, run_async
-from sira_es.enrich.job import EnrichReport
+from sira_es.enrich.report import EnrichReport
 
 
 @click.command()
 @click.option("--index", required=True, help="Index, alias or data stream.")
 @click.option("--failed", is_flag=True, help="List the failed documents, one a line: index, id, reason.")
+@click.option("--noted", is_flag=True, help="List what was skipped, read in part, or gives orders to models.")
 @common_options
-def status(options: Options, index: str, failed: bool) -> None:
+def status(options: Options, index: str, failed: bool, noted: bool) -> None:
     """Say how many documents are enriched, pending, stale or failed, and what was spent.
 
     Example: sira-es status --index docs
     """
-    report, failures = run_async(_status(options, index))
+    report, failures, notes = run_async(_status(options, index))
     if options.json:
-        print_json({**report.to_json(), **({"failures": [list(f) for f in failures]} if failed else {})})
-        return
-    if failed:
-        for line in failures:
+        listed = {"failures": failures} if failed else {}
+        print_json({**report.to_json(), **listed, **({"notes": notes} if noted else {})})
+    elif failed or noted:
+        for line in (failures if failed else []) + (notes if noted else []):
             click.echo("\t".join(line))
-        return
-    show(report)
+    else:
+        show(report)
 
 
-async def _status(options: Options, index: str) -> tuple[EnrichReport, list[tuple[str, str, str]]]:
+Documents = list[tuple[str, str, str]]
+
+
+async def _status(options: Options, index: str) -> tuple[EnrichReport, Documents, Documents]:
     from sira_es.sira import AsyncSira
 
     async with AsyncSira(options.settings()) as sira:
-        return await sira.status(index), await sira.failures(index)
+        return await sira.status(index), await sira.failures(index), await sira.noted(index)
 
 
 def show(report: EnrichReport) -> None:
     """Print a report for people."""
-    failed = sum(report.failed.values())
-    reasons = ", ".join(f"{n} {reason}" for reason, n in report.failed.items())
     click.echo(f"documents  {report.documents}")
     click.echo(f"enriched   {report.enriched}  ({report.terms_per_document:.1f} terms a document)")
     click.echo(f"pending    {report.pending}")
     click.echo(f"stale      {report.stale}")
-    click.echo(f"failed     {failed}{f'  ({reasons})' if reasons else ''}")
+    click.echo(f"failed     {_counted(report.failed)}")
+    for name, counts in (("skipped", report.skipped), ("noted", report.noted)):
+        if counts:
+            click.echo(f"{name:<10} {_counted(counts)}")
+    if report.held:
+        words = ", ".join(f"{word} ({share:.0%})" for word, share in report.held.items())
+        click.echo(f"held back  {words}: in the terms of too many documents; 'terms allow' lets a word through")
     click.echo(f"spent      {report.calls} calls, {report.tokens} tokens, ${report.cost:.4f}, {report.seconds:.0f} s")
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    reasons = ", ".join(f"{n} {reason}" for reason, n in counts.items())
+    return f"{sum(counts.values())}{f'  ({reasons})' if reasons else ''}"

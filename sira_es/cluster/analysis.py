@@ -31,12 +31,14 @@ class RawWord:
     """A word of a text, without figures.
 
     `tokens` are those of the main field's search analyzer, `others` those that each further analyzer makes of the same
-    span; None where its tokens overlap the span without lying in it, so that they say nothing about this word.
+    span; None where its tokens overlap the span without lying in it, so that they say nothing about this word. `parts`
+    are the parts of a compound whose tokens all stand at one place: no phrase query tells "all" of them from "any".
     """
 
     text: str
     tokens: tuple[str, ...]
     others: tuple[tuple[str, ...] | None, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 def sendable(text: str) -> str:
@@ -61,8 +63,8 @@ def tokens_of(vector: Mapping[str, Any]) -> list[Token]:
 def split(text: str, main: Sequence[Token], others: Sequence[Sequence[Token]] = ()) -> tuple[RawWord, ...]:
     """The words of a text, as the main analyzer separates them by offsets.
 
-    Tokens over one or over overlapping spans are one word (decompounders, delimiters, bigrams, synonyms). A token that
-    covers nothing of the text belongs to no word.
+    Tokens over one or over overlapping spans are one word (decompounders, delimiters, bigrams, synonyms), and so are
+    characters of East Asia that an analyzer takes one by one. A token that covers nothing of the text belongs to no word.
     """
     units = text.encode("utf-16-le")
     words = []
@@ -71,7 +73,8 @@ def split(text: str, main: Sequence[Token], others: Sequence[Sequence[Token]] = 
         surface = units[2 * start : 2 * end].decode("utf-16-le", "ignore").strip()
         if surface:
             tokens = tuple(t.text for t in sorted(group, key=lambda t: (t.position, t.start, t.end, t.text)))
-            words.append(RawWord(surface, tokens, tuple(_within(o, start, end) for o in others)))
+            parts = _parts(surface, group)
+            words.append(RawWord(surface, tokens, tuple(_within(o, start, end) for o in others), parts))
     return tuple(words)
 
 
@@ -87,13 +90,27 @@ def _groups(tokens: Sequence[Token]) -> Iterator[list[Token]]:
     for token in sorted(tokens, key=lambda t: (t.start, t.end)):
         if token.end <= token.start:
             continue
-        if group and token.start >= end:
+        if group and token.start >= end and not (token.start == end and _alone(group[-1]) and _alone(token)):
             yield group
             group = []
         end = max(end, token.end) if group else token.end
         group.append(token)
     if group:
         yield group
+
+
+def _alone(token: Token) -> bool:
+    """One character of a script that puts no spaces between words."""
+    return len(token.text) == 1 and token.text >= "\u2e80"
+
+
+def _parts(surface: str, group: Sequence[Token]) -> tuple[str, ...]:
+    """What a decompounder has made of a word: tokens at the one place of the word, two or more of them pieces of it."""
+    if len({(t.position, t.start, t.end) for t in group}) > 1:
+        return ()
+    whole = surface.casefold()
+    pieces = [t.text for t in group if 1 < len(t.text) < len(whole) and t.text in whole]
+    return tuple(sorted(pieces, key=whole.index)) if len(pieces) > 1 else ()
 
 
 def _within(tokens: Sequence[Token], start: int, end: int) -> tuple[str, ...] | None:

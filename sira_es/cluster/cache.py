@@ -52,13 +52,17 @@ class SingleFlight:
 
     async def run(self, key: Hashable, call: Callable[[], Awaitable[V]]) -> V:
         """What `call()` returns or raises; not called where an equal call is under way."""
+        result: V = await asyncio.shield(self.start(key, call))
+        return result
+
+    def start(self, key: Hashable, call: Callable[[], Awaitable[V]]) -> asyncio.Task[V]:
+        """The same in the background; what it raises is nobody's concern."""
         task = self._running.get(key)
         if task is None:
             task = asyncio.ensure_future(_started(call))
             self._running[key] = task
             task.add_done_callback(lambda done: self._forget(key, done))
-        result: V = await asyncio.shield(task)
-        return result
+        return task
 
     async def close(self) -> None:
         """End what is still under way."""

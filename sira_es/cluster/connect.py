@@ -10,21 +10,23 @@ import base64
 import hashlib
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import orjson
 
 from sira_es.cluster.engine import Clues, Engine
+from sira_es.cluster.privileges import missing_privilege
 from sira_es.cluster.transport import Answer, ElasticsearchDoor, NoAnswer, OpenSearchDoor, Transport, why_no_answer
 from sira_es.errors import ClusterError, ClusterRefused, ClusterUnreachable, UnsupportedError
 from sira_es.settings import ClusterSettings
 
-__all__ = ["Cluster", "cause_of", "connect", "expected", "segment"]
+__all__ = ["Cluster", "cause_of", "connect", "expected", "segment", "together"]
 
 Params = Mapping[str, str | int | bool]
+R = TypeVar("R")
 
 # Repeating one of these changes nothing on the cluster.
 _READS = frozenset({"_search", "_msearch", "_count", "_termvectors", "_mtermvectors", "_explain", "_validate", "_mget"})
@@ -114,8 +116,9 @@ class Cluster:
             else:
                 message = f"{self.url} asks for credentials; set cluster.api_key, cluster.basic_auth or cluster.bearer"
         elif answer.status == 403 and kind in {"", "security_exception", "authorization_exception"}:
-            who = self._who or "no credentials"
-            message = f"{what}: not allowed with {who} ({reason or 'HTTP 403'}); grant what is missing"
+            missing = missing_privilege(reason)
+            grant = f"grant the privilege '{missing}'" if missing else "grant what is missing"
+            message = f"{what}: not allowed with {self._who or 'no credentials'} ({reason or 'HTTP 403'}); {grant}"
         elif answer.status == 413:
             message = f"{what}: larger than the cluster takes; raise its http.max_content_length, or send less"
         else:
@@ -123,15 +126,17 @@ class Cluster:
         return ClusterRefused(message, status=answer.status, error_type=kind, reason=reason)
 
 
-async def connect(settings: ClusterSettings) -> Cluster:
+async def connect(settings: ClusterSettings, *, caller: Mapping[str, str] | None = None) -> Cluster:
     """Find out which product and version answers, and hold connections to it with the client that fits.
 
+    `caller`: headers of somebody whose credentials may be used to find out, where the settings have none.
     Raises ClusterUnreachable, ClusterRefused for wrong credentials, ClusterError where something else answers there.
     """
     sign_in, who = _credentials(settings)
     transport: Transport = OpenSearchDoor(settings) if settings.aws else ElasticsearchDoor(settings)
     try:
-        engine = await _detect(Cluster(Engine("opensearch", None), transport, settings, sign_in, who))
+        asking = sign_in or caller or {}
+        engine = await _detect(Cluster(Engine("opensearch", None), transport, settings, asking, who))
         if engine.family == "opensearch" and not settings.aws:
             await transport.close()
             transport = OpenSearchDoor(settings)
@@ -206,6 +211,15 @@ def _credentials(settings: ClusterSettings) -> tuple[dict[str, str], str]:
     if settings.aws:
         return {}, "the AWS credentials of this machine"
     return {}, "the credentials of cluster.client_cert" if settings.client_cert else ""
+
+
+async def together(*calls: Awaitable[R]) -> list[R]:
+    """The results of calls made at the same time. Where one raises, that is raised when the others have ended too."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
 
 
 def segment(name: str) -> str:

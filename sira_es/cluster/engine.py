@@ -102,10 +102,14 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class ClauseLimit:
-    """How many clauses a query may have: `count` in the whole tree, or in each `bool` by itself."""
+    """How many clauses a query may have: `count` in the whole tree, or in each `bool` by itself.
+
+    `known` is False where these credentials may not read it.
+    """
 
     count: int
     whole_tree: bool
+    known: bool = True
 
 
 async def clause_limit(cluster: Cluster) -> ClauseLimit:
@@ -119,7 +123,8 @@ async def clause_limit(cluster: Cluster) -> ClauseLimit:
         count = await (_computed_limit(cluster) if computed else _limit_setting(cluster))
     except (ClusterRefused, KeyError, TypeError, ValueError, AttributeError):
         count = 0
-    return ClauseLimit(count or _SMALLEST_CLAUSE_LIMIT, whole_tree=engine.family == "opensearch" or computed)
+    tree = engine.family == "opensearch" or computed
+    return ClauseLimit(count or _SMALLEST_CLAUSE_LIMIT, tree, known=bool(count))
 
 
 async def _limit_setting(cluster: Cluster) -> int:

@@ -201,7 +201,12 @@ def scaled(figures: Figures, documents: int | None) -> Figures:
 
 
 def word_query(word: RawWord, fields: Sequence[str]) -> dict[str, Any]:
-    """The documents with a word in any of the fields: a phrase where the analyzer makes several tokens of it."""
+    """The documents with a word in any of the fields: a phrase where the analyzer makes several tokens of it.
+
+    Of a compound, all parts in one field.
+    """
+    if word.parts:
+        return {"multi_match": {"query": " ".join(word.parts), "fields": list(fields), "operator": "and"}}
     how = {"type": "phrase"} if len(word.tokens) > 1 else {"operator": "and"}
     return {"multi_match": {"query": word.text, "fields": list(fields), **how}}
 

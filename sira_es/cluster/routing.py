@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 
-from sira_es.cluster.connect import Cluster, expected, segment
+from sira_es.cluster.connect import Cluster, expected, segment, together
 
 __all__ = ["default_routing_shards", "murmur3", "routing_values", "shard_of"]
 
@@ -28,9 +27,7 @@ async def routing_values(cluster: Cluster, index: str, shards: int) -> tuple[str
     found: dict[int, str] = {}
     for start in range(0, shards * 40, _BATCH):
         tried = [str(i) for i in range(start, start + _BATCH)]
-        for value, reached in zip(
-            tried, await asyncio.gather(*(_reached(cluster, index, [v]) for v in tried)), strict=True
-        ):
+        for value, reached in zip(tried, await together(*(_reached(cluster, index, [v]) for v in tried)), strict=True):
             for shard in reached:
                 found.setdefault(shard, value)
         if len(found) == shards:

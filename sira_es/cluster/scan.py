@@ -9,6 +9,7 @@ what was changed meanwhile has a higher number and may come twice, nothing is le
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ __all__ = ["Hit", "reread", "scan"]
 
 _ATTEMPTS = 6  # in a row, before a scan gives up
 _PAUSE = 0.25  # seconds before the second attempt to go on; doubled each time
+_LONGEST_VIEW = 1800.0  # seconds, after which a new one goes on: the old one keeps the cluster from merging segments
 _TRY_AGAIN = frozenset({429, 500, 502, 503, 504})
 
 
@@ -45,24 +47,26 @@ async def scan(
     source: Sequence[str] | bool = True,
     page_size: int = 200,
     keep_alive: str = "5m",
+    part: tuple[int, int] = (0, 1),
 ) -> AsyncGenerator[list[Hit], None]:
     """Yield the documents of `target` that match `query`, in pages of at most `page_size` (1 to 10,000).
 
     `source` selects keys of the documents, True all, False none. `keep_alive` is how long a page may be worked on
-    before its point in time must be opened again. Closing the generator frees what the cluster holds for it. Raises
-    UnsupportedError for an engine without points in time, ClusterError rather than yield fewer documents than there
-    are.
+    before its point in time must be opened again. `part` (i, n) is the i-th, from 0, of n disjoint parts. Closing the
+    generator frees what the cluster holds for it. Raises UnsupportedError for an engine without points in time,
+    ClusterError rather than yield fewer documents than there are.
     """
     if not cluster.engine.can_point_in_time:
         raise UnsupportedError(f"{cluster.engine} has no point in time, which a complete scan needs; upgrade it")
     for index in target.indices:
         wanted = [q for q in (query, index.filter) if q is not None]
-        body = {
+        body: dict[str, Any] = {
             "size": page_size,
             "query": {"bool": {"filter": wanted}} if wanted else {"match_all": {}},
             "sort": [{"_seq_no": "asc"}],
             "seq_no_primary_term": True,
             "_source": list(source) if not isinstance(source, bool) else source,
+            **({"slice": {"id": part[0], "max": part[1]}} if part[1] > 1 else {}),
         }
         for shard in index.reached:
             reader = _Shard(cluster, index.name, shard, body, keep_alive)
@@ -82,11 +86,14 @@ class _Shard:
         self._body = body
         self._keep_alive = keep_alive
         self._view: str | None = None
+        self._opened = 0.0
         self._last: int | None = None
         self._left: int | None = None  # documents still to come in this view
 
     async def page(self) -> list[Hit]:
         """The next page; empty at the end."""
+        if self._view is not None and time.monotonic() - self._opened > _LONGEST_VIEW:
+            await self.close()
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return await self._page()
@@ -134,6 +141,7 @@ class _Shard:
         answer = await self._cluster.request("POST", path, params=params)
         with expected(self._what):
             self._view = str(answer[engine.point_in_time_key])
+        self._opened = time.monotonic()
         self._left = None
 
     def _check(self, answer: Mapping[str, Any]) -> None:

@@ -99,7 +99,7 @@ class _Found:
         words = []
         for raw in self.words[sent]:
             known = scaled(self.figures[raw], self.coverage.documents)
-            words.append(Word(raw.text, raw.tokens, known.df, known.enriched_df, known.exact))
+            words.append(Word(raw.text, raw.tokens, known.df, known.enriched_df, known.exact, raw.parts))
         return Analysis(text, tuple(words))
 
     def source(self, scope: _Scope) -> str:

@@ -6,14 +6,13 @@ Needs the privileges `read` and `view_index_metadata` on the indices, none on th
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sira_es.cluster.connect import Cluster, expected, segment
+from sira_es.cluster.connect import Cluster, expected, segment, together
 from sira_es.cluster.routing import routing_values
 from sira_es.errors import ClusterError, ClusterRefused, ConfigurationError, InputError, UnsupportedError
 
@@ -122,7 +121,7 @@ async def describe(cluster: Cluster, name: str, text_fields: Sequence[str]) -> T
     kind = await _resolve(cluster, name)
     place = f"/{segment(name)}"
     asked = ",".join(segment(f) for f in (*text_fields, ENRICHED))
-    shards, mappings, settings, analyzers = await asyncio.gather(
+    shards, mappings, settings, analyzers = await together(
         cluster.request("GET", f"{place}/_search_shards"),
         cluster.request("GET", f"{place}/_mapping"),
         cluster.request("GET", f"{place}/_settings", params={"flat_settings": True}),
@@ -145,7 +144,7 @@ async def describe(cluster: Cluster, name: str, text_fields: Sequence[str]) -> T
             )
             for index in sorted(shards["indices"])
         ]
-    return Target(name, kind, tuple(await asyncio.gather(*(_with_routing(cluster, index) for index in indices))))
+    return Target(name, kind, tuple(await together(*(_with_routing(cluster, index) for index in indices))))
 
 
 async def text_fields_of(cluster: Cluster, name: str) -> tuple[FieldInfo, ...]:

@@ -20,7 +20,17 @@ from sira_es.errors import ConfigurationError
 if TYPE_CHECKING:
     from sira_es.settings import ClusterSettings
 
-__all__ = ["Answer", "ElasticsearchDoor", "NoAnswer", "OpenSearchDoor", "Transport", "why_no_answer"]
+__all__ = [
+    "Answer",
+    "ElasticsearchDoor",
+    "NoAnswer",
+    "OpenSearchDoor",
+    "Transport",
+    "fingerprint_of",
+    "proxy_of",
+    "ssl_context_of",
+    "why_no_answer",
+]
 
 # Failures are told by our own errors; without a handler of its own Python would print these loggers' warnings too.
 for _name in ("elastic_transport", "opensearch"):
@@ -64,14 +74,16 @@ class ElasticsearchDoor:
     """Through the Elasticsearch client."""
 
     def __init__(self, settings: ClusterSettings) -> None:
+        from elastic_transport import AiohttpHttpNode
         from elasticsearch import AsyncElasticsearch
 
         options: dict[str, Any] = {}
         if any(url.startswith("https:") for url in settings.url):
-            options["ssl_context"] = _ssl_context(settings)
+            options["ssl_context"] = ssl_context_of(settings)
             if settings.fingerprint:
-                options["ssl_assert_fingerprint"] = _fingerprint(settings.fingerprint).hex()
-        self._client = AsyncElasticsearch(settings.url, meta_header=False, **options)
+                options["ssl_assert_fingerprint"] = fingerprint_of(settings.fingerprint).hex()
+        node = _through_proxy(AiohttpHttpNode)
+        self._client = AsyncElasticsearch(settings.url, node_class=node, meta_header=False, **options)
         self._timeout = settings.timeout
 
     async def send(self, method: str, path: str, query: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
@@ -106,12 +118,12 @@ class OpenSearchDoor:
         if settings.aws:
             options["http_auth"] = _aws_signer(settings.aws.region, settings.aws.service)
         if any(url.startswith("https:") for url in settings.url):
-            options["ssl_context"] = _ssl_context(settings)
+            options["ssl_context"] = ssl_context_of(settings)
             if settings.fingerprint:
                 import aiohttp
 
-                options["ssl_context"] = aiohttp.Fingerprint(_fingerprint(settings.fingerprint))
-        base = AsyncHttpConnection if settings.aws else AIOHttpConnection
+                options["ssl_context"] = aiohttp.Fingerprint(fingerprint_of(settings.fingerprint))
+        base = _through_proxy(AsyncHttpConnection if settings.aws else AIOHttpConnection)
         # Its own connections turn `Warning` headers into Python warnings, on the caller's screen.
         silent = type("SilentConnection", (base,), {"_raise_warnings": lambda self, headers: None})
         self._client = AsyncOpenSearch(
@@ -149,6 +161,46 @@ class OpenSearchDoor:
                 await node.close()
 
 
+def proxy_of(url: str) -> str | None:
+    """The proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name for an address; never one for this machine's own."""
+    from ipaddress import ip_address
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    try:
+        local = ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    if local or proxy_bypass(host):
+        return None
+    found = getproxies().get(parts.scheme) or getproxies().get("all")
+    return found if found is None or "://" in found else f"http://{found}"
+
+
+def _through_proxy(base: type) -> type:
+    """A client's connection class whose sessions go through the proxy of the environment, if it names one.
+
+    The clients have no option for it, but for one that would sign in with the credentials of ~/.netrc as well.
+    """
+    import inspect
+
+    def route(self: Any) -> None:
+        self.session._default_proxy = proxy_of(getattr(self, "base_url", None) or self.host)
+
+    async def open_later(self: Any) -> None:
+        await create(self)
+        route(self)
+
+    def open_now(self: Any) -> None:
+        create(self)
+        route(self)
+
+    create: Any = base._create_aiohttp_session  # type: ignore[attr-defined]
+    opening = open_later if inspect.iscoroutinefunction(create) else open_now
+    return type(base.__name__, (base,), {create.__name__: opening})
+
+
 def why_no_answer(error: NoAnswer, timeout: float) -> str:
     """One line: what went wrong with which node, and what to do about it."""
     import aiohttp
@@ -167,6 +219,8 @@ def why_no_answer(error: NoAnswer, timeout: float) -> str:
         )
         hint = "set cluster.ca_certs to the file of its CA, or cluster.fingerprint"
         return f"{node}: its certificate is not trusted ({reason}); {hint}"
+    if "ALERT" in str(cause) and "CERTIFICATE" in str(cause):  # the node ended TLS over ours, or over its absence
+        return f"{node} does not accept the certificate of cluster.client_cert; give one that its CA has signed"
     if isinstance(cause, aiohttp.ClientSSLError | ssl.SSLError):
         return f"{node}: no TLS connection could be made; if the cluster has no TLS, write http:// in cluster.url"
     if isinstance(cause, aiohttp.ClientConnectorDNSError):
@@ -195,7 +249,8 @@ def _host(url: str) -> dict[str, Any]:
     }
 
 
-def _ssl_context(settings: ClusterSettings) -> ssl.SSLContext:
+def ssl_context_of(settings: ClusterSettings) -> ssl.SSLContext:
+    """TLS as configured; with a fingerprint the certificate is for the connection to check. Raises ConfigurationError."""
     if settings.fingerprint and settings.client_cert:
         raise ConfigurationError("cluster.fingerprint does not go with cluster.client_cert; use cluster.ca_certs")
     try:
@@ -218,7 +273,8 @@ def _ssl_context(settings: ClusterSettings) -> ssl.SSLContext:
     return context
 
 
-def _fingerprint(text: str) -> bytes:
+def fingerprint_of(text: str) -> bytes:
+    """The SHA-256 of a certificate, from hexadecimal digits with or without colons. Raises ConfigurationError."""
     try:
         value = bytes.fromhex(text.replace(":", ""))
     except ValueError:

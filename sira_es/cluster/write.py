@@ -25,6 +25,7 @@ _MOST_BYTES = 5_000_000
 _ATTEMPTS = 8  # in a row without a single item settled
 _PAUSE = 0.2  # seconds before the first repetition; doubled each time, at most _LONGEST_PAUSE
 _LONGEST_PAUSE = 10.0
+_REFRESHED = 1.2  # seconds after which an index with default settings shows what was written
 _BUSY = frozenset({429, 502, 503, 504})
 _LOST_NODE = frozenset({"node_not_connected_exception", "node_disconnected_exception", "node_closed_exception"})
 _LONGEST_ID = 512  # bytes; a longer one makes the whole request an error
@@ -130,12 +131,13 @@ async def index_documents(
 
 
 async def refresh(cluster: Cluster, name: str) -> None:
-    """Make what was written searchable now; where that may not be asked for, it comes about by itself."""
+    """Make what was written searchable now; where that may not be asked for, wait until it comes about by itself."""
     try:
         await cluster.request("POST", f"/{segment(name)}/_refresh")
     except ClusterRefused as error:
         if error.status not in {403, 404, 405}:
             raise
+        await asyncio.sleep(_REFRESHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,7 @@ async def _bulk(cluster: Cluster, items: Sequence[bytes]) -> list[_Result]:
 async def _exists(cluster: Cluster, index: str) -> bool:
     """Asked before every update: a bulk update on an index that is gone would create it, empty."""
     try:
-        await cluster.request("HEAD", f"/{segment(index)}")
+        await cluster.request("GET", f"/{segment(index)}", params={"filter_path": "none"})  # HEAD would not say why
     except ClusterRefused as error:
         if error.status == 404:
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -9,7 +10,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -38,6 +39,12 @@ Progress = Callable[[str], None]
 
 _HEAP = ("-Xms512m", "-Xmx1g")
 _READY_SECONDS = 120
+_ROUNDS = 10_000
+_SECURITY = {
+    "xpack.security.enabled": "true",
+    "xpack.security.transport.ssl.enabled": "false",
+    "xpack.security.authc.api_key.enabled": "true",
+}
 
 
 @dataclass(frozen=True)
@@ -71,10 +78,12 @@ class _Record:
     engine: Engine
     port: int
     settings: Mapping[str, str]
+    password: str = field(default="", repr=False)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        https = self.settings.get("xpack.security.http.ssl.enabled") == "true"
+        return f"{'https' if https else 'http'}://127.0.0.1:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -105,14 +114,17 @@ class _Instance:
         """None when it was never started, or its record cannot be read."""
         try:
             stored = json.loads((self.folder / "node.json").read_bytes())
-            return _Record(ENGINES[stored["engine"]], int(stored["port"]), dict(stored["settings"]))
+            return _Record(
+                ENGINES[stored["engine"]], int(stored["port"]), dict(stored["settings"]), stored.get("password", "")
+            )
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def write(self, record: _Record) -> None:
         fresh = self.folder / "node.json.new"
         stored = {"engine": record.engine.name, "port": record.port, "settings": dict(record.settings)}
-        fresh.write_text(json.dumps(stored), "utf-8")
+        fresh.touch(mode=0o600)
+        fresh.write_text(json.dumps(stored | ({"password": record.password} if record.password else {})), "utf-8")
         fresh.replace(self.folder / "node.json")
 
 
@@ -123,22 +135,31 @@ def up(
     *,
     settings: Mapping[str, str] | None = None,
     instance: str | None = None,
+    password: str = "",
+    files: Mapping[str, bytes] | None = None,
 ) -> RunningNode:
     """Starts a node, or finds it running, and returns when it answers: within 120 s of its start, or raises.
 
     `port` is the HTTP port (None: the engine's own, 0: any free one), the transport port is 100 above. `settings` go
     over ours; a value with commas is a list. `instance` names one of several nodes of an engine (None: the engine's
-    name); nodes that form a cluster wait for each other, so start them from one thread each. `on_progress` gets lines
-    for a person. Raises ConfigurationError, NodeError, and ToolMissingError where a JDK or Maven is missing.
+    name); nodes that form a cluster wait for each other, so start them from one thread each. `password` switches the
+    security of an Elasticsearch node on: it is that of the user `admin`, who may do everything. `files` are put into
+    its configuration folder, by path in it. `on_progress` gets lines for a person. Raises ConfigurationError, NodeError,
+    and ToolMissingError where a JDK or Maven is missing.
     """
     row = engine_named(engine)
     node = _Instance(home(), _instance_name(engine, instance))
+    if (password or files) and row.family != "elasticsearch":
+        raise ConfigurationError(
+            f"{row.title} from Maven has no security and no files of its own: choose es7, es8 or es9"
+        )
+    asked = _Record(row, port or 0, {**(_SECURITY if password else {}), **(settings or {})}, password)
     with disk_errors_of(node.home):
         _make_folders(node.home)
         with locked(node.lock):
             if not process.alive(node.mark):
-                return _start(node, row, port, settings or {}, on_progress)
-            record = _same(node, row, port, settings or {})
+                return _start(node, replace(asked, port=_port(row, port)), files or {}, on_progress)
+            record = _same(node, asked)
             on_progress(f"{node.name} runs already")
             return _ready(node, record)
 
@@ -159,15 +180,18 @@ def _make_folders(place: Path) -> None:
             folder.chmod(0o755)  # whatever the umask: as root the node is run by another account
 
 
-def _same(node: _Instance, row: Engine, port: int | None, settings: Mapping[str, str]) -> _Record:
+def _port(row: Engine, port: int | None) -> int:
+    return free_port() if port == 0 else port or row.port
+
+
+def _same(node: _Instance, asked: _Record) -> _Record:
     """The record of a running node; ConfigurationError when it runs as something else than what is asked for."""
     record = node.read()
     if record is None:
         raise NodeError(
             f"{node.name} runs but its record in {node.folder} is lost: run `sira-es dev down`, then up again"
         )
-    asked = (row, port or record.port, dict(settings))
-    if asked != (record.engine, record.port, dict(record.settings)):
+    if record != replace(asked, port=asked.port or record.port):
         raise ConfigurationError(
             f"{node.name} runs already as {record.engine.title} at {record.url} with other options: "
             f"run `sira-es dev down --engine {record.engine.name}` first"
@@ -175,13 +199,11 @@ def _same(node: _Instance, row: Engine, port: int | None, settings: Mapping[str,
     return record
 
 
-def _start(
-    node: _Instance, row: Engine, port: int | None, settings: Mapping[str, str], on_progress: Progress
-) -> RunningNode:
+def _start(node: _Instance, record: _Record, files: Mapping[str, bytes], on_progress: Progress) -> RunningNode:
+    row = record.engine
     earlier = node.read()
     if earlier is not None and earlier.engine != row:
         raise ConfigurationError(f"{node.folder} holds data of {earlier.engine.title}: choose another instance name")
-    record = _Record(row, free_port() if port == 0 else port or row.port, dict(settings))
     check_port(record.port)
     check_space(node.home)
     jdk = find_jdk(row.jdk)
@@ -193,9 +215,11 @@ def _start(
     node.write(record)
     on_progress(f"starting {row.title} on {record.url} (Java {jdk.feature}, log: {node.log})")
     begin = time.monotonic()
-    launch = _launch_opensearch if row.family == "opensearch" else _launch_elasticsearch
     try:
-        launch(node, record, jdk, place)
+        if row.family == "opensearch":
+            _launch_opensearch(node, record, jdk, place)
+        else:
+            _launch_elasticsearch(node, record, jdk, place, files)
         running = _ready(node, record)
     except BaseException:  # Ctrl-C included: what did not come up must not stay behind
         process.end(node.mark)
@@ -239,9 +263,12 @@ def _launch_opensearch(node: _Instance, record: _Record, jdk: Jdk, place: Path) 
     process.launch(command, folder=node.folder, log=node.log, environment=_environment(), account=None)
 
 
-def _launch_elasticsearch(node: _Instance, record: _Record, jdk: Jdk, place: Path) -> None:
+def _launch_elasticsearch(node: _Instance, record: _Record, jdk: Jdk, place: Path, files: Mapping[str, bytes]) -> None:
     if not (config := node.folder / "config").is_dir():
         shutil.copytree(place / "config", config)
+    for name, content in {**(_administrator(record.password) if record.password else {}), **files}.items():
+        (config / name).parent.mkdir(parents=True, exist_ok=True)
+        (config / name).write_bytes(content)
     (node.folder / "tmp").mkdir(exist_ok=True)
     if account := unprivileged():
         account.take(place, node.folder)
@@ -259,6 +286,15 @@ def _launch_elasticsearch(node: _Instance, record: _Record, jdk: Jdk, place: Pat
     process.launch(command, folder=node.folder, log=node.log, environment=environment, account=account)
 
 
+def _administrator(password: str) -> dict[str, bytes]:
+    """The files of the node's own user list, with one user who may do everything."""
+    salt = os.urandom(32)
+    digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ROUNDS, 32)
+    kept = f"{{PBKDF2}}{_ROUNDS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
+    who = answer.ADMINISTRATOR
+    return {"users": f"{who}:{kept}\n".encode(), "users_roles": f"superuser:{who}\n".encode()}
+
+
 def _environment() -> dict[str, str]:
     """What a node inherits: no secret of our own environment."""
     return {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR") if name in os.environ}
@@ -268,7 +304,7 @@ def _ready(node: _Instance, record: _Record) -> RunningNode:
     """The node, once it answers for its health and is what it should be; NodeError when it ended, or after 120 s."""
     limit = time.monotonic() + _READY_SECONDS
     problem = ""
-    while not answer.healthy(record.url):
+    while not answer.healthy(record.url, record.password):
         if not process.alive(node.mark):
             problem = "ended while starting"
         elif time.monotonic() > limit:
@@ -276,8 +312,8 @@ def _ready(node: _Instance, record: _Record) -> RunningNode:
         if problem:
             raise NodeError(f"{record.engine.title} {problem}: {_last_words(node.log)} (log: {node.log})")
         time.sleep(0.3)
-    answer.settled(record.url)
-    found = answer.check(record.engine, record.url)
+    answer.settled(record.url, record.password)
+    found = answer.check(record.engine, record.url, record.password)
     return RunningNode(record.engine.name, record.url, found.pid, found.version, node.name, node.folder)
 
 
@@ -325,7 +361,7 @@ def _status(node: _Instance, row: Engine) -> NodeStatus:
     record, found = node.read(), process.pids(node.mark)
     if record is None or not found:
         return NodeStatus(row.name, node.name, "stopped", None, row.version, None)
-    who = answer.identify(record.url, timeout=2.0)
+    who = answer.identify(record.url, record.password, timeout=2.0)
     if who is None or who.pid not in found:
         return NodeStatus(row.name, node.name, "starting", record.url, row.version, found[-1])
     return NodeStatus(row.name, node.name, "running", record.url, who.version, who.pid)

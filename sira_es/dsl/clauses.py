@@ -37,7 +37,7 @@ class Reason(StrEnum):
     SHORT = "short text"
     MIN_SCORE = "min_score"
     SCORED_FACETS = "aggregation by score"
-    HIGHLIGHT = "highlight without one query"
+    HIGHLIGHT = "highlight of several queries"
     WEIGHTLESS = "text without weight"
     OURS = "rewritten already"
 

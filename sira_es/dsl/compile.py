@@ -59,7 +59,19 @@ def names(fields: Fields) -> list[str]:
 def original_query(text: str, shape: Shape) -> Clause:
     """The plain query of a user's text: cross_fields where the fields share an analyzer, else best_fields."""
     kind = "cross_fields" if shape.one_analyzer else "best_fields"
-    return {"multi_match": {"query": text, "fields": names(shape.fields), "type": kind}}
+    return {"multi_match": {"query": shortened(text, shape), "fields": names(shape.fields), "type": kind}}
+
+
+def shortened(text: str, shape: Shape) -> str:
+    """The text, or its beginning where an engine would refuse a query of so many words; it counts repeated ones, too."""
+    if shape.clause_limit is None:
+        return text
+    seen: set[str] = set()
+    for count, word in enumerate(_WORDS.finditer(text), 1):
+        seen.add(word[0].casefold())
+        if max(count, len(seen) * len(shape.fields)) > shape.clause_limit and count > 1:
+            return text[: word.start()]
+    return text
 
 
 def fill(template: Mapping[str, Any], text: str) -> dict[str, Any]:
@@ -105,22 +117,30 @@ def reach(text: str, fields: Fields, coverage: Coverage) -> list[Clause]:
 
 
 def expansion_clauses(
-    expansion: Expansion, fields: Fields, coverage: Coverage, factor: float = 1.0, weight: float = ENRICHED_WEIGHT
+    expansion: Expansion,
+    fields: Fields,
+    coverage: Coverage,
+    factor: float = 1.0,
+    weight: float = ENRICHED_WEIGHT,
+    one_analyzer: bool = True,
 ) -> list[Clause]:
     """One clause a word that counts, in the order of the expansion; `factor` scales all but pinned boosts.
     `weight` is that of `enriched_terms` on a fully enriched target.
 
-    A word that the analyzer makes several tokens of is asked for as a phrase, never as an OR of fragments.
+    A word that the analyzer makes several tokens of is asked for as a phrase, never as an OR of fragments; a compound as
+    all its parts. Without `one_analyzer` any word is a phrase: another field may separate it, and one token is as good.
     """
     enriched = {"none": [], "partial": [ENRICHED], "full": names([(ENRICHED, weight)])}[coverage]
 
     def clause(term: Term) -> Clause:
         boost = term.boost if term.verdict is Verdict.PINNED else round(term.boost * factor, 4)
+        plain = bool(term.parts) or (len(term.tokens) == 1 and one_analyzer)
         return {
             "multi_match": {
-                "query": term.word,
+                "query": " ".join(term.parts) or term.word,
                 "fields": [*names(fields), *enriched],
-                "type": "best_fields" if len(term.tokens) == 1 else "phrase",
+                "type": "best_fields" if plain else "phrase",
+                **({"operator": "and"} if term.parts else {}),
                 "tie_breaker": 0.1,
                 "boost": boost,
             }
@@ -135,7 +155,7 @@ def fit(expansion: Expansion, shape: Shape, *, taken: int, limit: int | None) ->
 
     `taken` is the number of leaves that the caller's own query has. A word costs a leaf a field; each own token does so
     in a reach clause. While it is too much there go, in this order: the match reach, kept words from the lowest margin
-    up, lifted words (at once where no kept one is left), the other reach, pinned words. The original never goes.
+    up, lifted words (all, where no kept one is left), the other reach, pinned words. The original never goes.
     """
     clauses = len(reach("", shape.fields, shape.coverage))
     if limit is None:
@@ -143,6 +163,7 @@ def fit(expansion: Expansion, shape: Shape, *, taken: int, limit: int | None) ->
     width = len(shape.fields) + (shape.coverage != "none")
     own = own_tokens(expansion)
     terms = expansion.clauses
+    a_word = width * max((len(t.parts) for t in terms if t.parts), default=1)
     counts = {
         "match": int(clauses == 2),
         "kept": sum(t.verdict is Verdict.KEPT for t in terms),
@@ -150,12 +171,11 @@ def fit(expansion: Expansion, shape: Shape, *, taken: int, limit: int | None) ->
         "reach": int(clauses > 0),
         "pinned": sum(t.verdict is Verdict.PINNED for t in terms),
     }
-    costs = {"match": own, "kept": width, "lifted": width, "reach": own * width, "pinned": width}
+    costs = {"match": own, "kept": a_word, "lifted": a_word, "reach": own * width, "pinned": a_word}
     left = dict(counts)
     excess = taken + sum(counts[part] * costs[part] for part in counts) - limit
     for part, cost in costs.items():
-        needless = part == "lifted" and not left["kept"]
-        going = left[part] if needless else min(left[part], -(-max(excess, 0) // max(cost, 1)))
+        going = min(left[part], -(-max(excess, 0) // max(cost, 1)))
         left[part] -= going
         excess -= going * cost
     reaching = left["match"] + left["reach"]
@@ -248,11 +268,13 @@ def compile_search(
         raise InputError("the search body has no 'query' that an expansion could stand beside; give it one")
     if mode == "rescore" and (taken := next((k for k in ("sort", "rescore", "collapse") if request.get(k)), None)):
         raise UnsupportedError(f"mode rescore cannot be used with '{taken}' in the same search; use mode rerank")
-    if mode == "recall" and not only_text(original, text):
+    if mode == "recall" and body is not None and not only_text(original, text):
         mode = "rerank"
     cut, reaching = fit(expansion, shape, taken=leaves(original, own_tokens(expansion)), limit=shape.clause_limit)
-    added = reach(text, shape.fields, shape.coverage)[:reaching]
-    added += expansion_clauses(cut, shape.fields, shape.coverage, weight=shape.enriched_weight)
+    added = reach(shortened(text, shape), shape.fields, shape.coverage)[:reaching]
+    added += expansion_clauses(
+        cut, shape.fields, shape.coverage, weight=shape.enriched_weight, one_analyzer=shape.one_analyzer
+    )
     if not added:
         return request
     if mode == "recall":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -61,8 +60,8 @@ class Fields:
     def _matching(self, pattern: str) -> list[str]:
         if "*" not in pattern:
             return [pattern] if pattern in self.text or pattern in self.prefix or pattern in self.other else []
-        expression = re.compile(".*".join(re.escape(part) for part in pattern.split("*")))
-        return sorted(f for kind in (self.text, self.prefix, self.other) for f in kind if expression.fullmatch(f))
+        parts = pattern.split("*")
+        return sorted(f for kind in (self.text, self.prefix, self.other) for f in kind if _has_parts(f, parts))
 
 
 def fields_of(mapping: Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> Fields:
@@ -96,6 +95,20 @@ def fields_of(mapping: Mapping[str, Any], settings: Mapping[str, Any] | None = N
 def is_enriched(name: str) -> bool:
     """Whether a field is our own `enriched_terms` or below it."""
     return name == ENRICHED or name.startswith(f"{ENRICHED}.")
+
+
+def _has_parts(name: str, parts: list[str]) -> bool:
+    """Whether a name matches a pattern split at its stars. No regular expression: patterns are untrusted, and may be long."""
+    first, *between, last = parts
+    at, end = len(first), len(name) - len(last)
+    if end < at or not name.startswith(first) or not name.endswith(last):
+        return False
+    for part in between:
+        at = name.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
 
 
 def _leaves(properties: Any, prefix: str) -> Iterable[tuple[str, Mapping[str, Any]]]:

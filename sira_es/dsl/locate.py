@@ -109,6 +109,8 @@ def locate(
         return Passed(Reason(reason) if reason in _REASONS else Reason.NOT_JSON)
 
 
+_HIGHLIGHTS = 16
+"""Highlights that are given the original query, each a copy of its own."""
 _FOLLOWED = frozenset({"query", "retriever", "highlight", "collapse", "rescore"})
 _REASONS = frozenset(Reason)
 
@@ -132,7 +134,7 @@ def _locate(
     if mode in {"rerank", "rescore"} and _is_zero(root, params):
         return Passed(Reason.EMPTY)
     highlights = _highlights(root)
-    if highlights and not single:
+    if len(highlights) > (_HIGHLIGHTS if single else 0):
         return Passed(Reason.HIGHLIGHT)
     place = Place(roots[0].node.start, roots[0].node.end, roots[0].path)
     return Located(text, mode, groups, place, highlights, sum(count_leaves(q.node, fields) for q in roots))
@@ -289,10 +291,16 @@ def _group(root: Query) -> Group | Reason:
     )
 
 
+_JOINED = 32
+"""Words in clauses of their own that are still taken for one text."""
+
+
 def _text(root: Query, texts: Mapping[str, str]) -> str | None:
     """The one text; several single words in sibling clauses are joined in document order; else None."""
     if len(texts) == 1:
         return next(iter(texts.values()))
+    if len(texts) > _JOINED:
+        return None
     above = lowest(root, texts.keys())[-1]
     siblings = [{c.key for c in child.clauses if c.passes is None} for child in above.children]
     if above.best or any(" " in key for key in texts) or any(len(words) > 1 for words in siblings):

@@ -41,10 +41,12 @@ def rewrite(
 ) -> Rewritten:
     """Splice reach and expansions into a located body; a group whose text has no expansion stays as it is."""
     added, cut = _added(located, expansions, coverage, clause_limit)
-    body = located.body
-    for start, end, text in sorted(_splices(located, added), reverse=True):
-        body = body[:start] + text + body[end:]
-    return Rewritten(body.encode(), located.mode, cut, bool(added))
+    parts, at = [], 0
+    for start, end, text in sorted(_splices(located, added)):
+        parts += [located.body[at:start], text]
+        at = end
+    parts.append(located.body[at:])
+    return Rewritten("".join(parts).encode(), located.mode, cut, bool(added))
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:

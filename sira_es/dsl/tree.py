@@ -182,6 +182,6 @@ def _is_added(item: Node) -> bool:
     if reaching is not None:
         return reaching.members is not None and list(reaching.members) == [ENRICHED]
     inner = item.get("multi_match")
-    if inner is None or inner.members is None or set(inner.members) != _KEYS:
+    if inner is None or inner.members is None or set(inner.members) - {"operator"} != _KEYS:
         return False
     return any(inner.members["type"].value == kind and inner.members["tie_breaker"].value == t for kind, t in _SHAPES)

@@ -4,82 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
-from sira_es.cluster.connect import Cluster
-from sira_es.cluster.scan import Hit, reread, scan
+from sira_es.cluster.connect import Cluster, segment
+from sira_es.cluster.scan import Hit, scan
 from sira_es.cluster.statistics import DocumentFrequencies
 from sira_es.cluster.target import Target
-from sira_es.cluster.write import Change, Outcome, refresh, update
+from sira_es.cluster.write import Outcome, refresh
 from sira_es.enrich.ledger import Entry, Ledger
 from sira_es.enrich.page import Enriched, PageEnricher
-from sira_es.errors import ClusterError, ConfigurationError, ModelError
+from sira_es.enrich.passes import HASHED, Shard, checkpoints, pending_query, shards_of, wanted
+from sira_es.enrich.report import Budget, EnrichReport, Limits, Progress
+from sira_es.enrich.watch import Watch
+from sira_es.enrich.writing import as_found, forget_deleted, take_out, trial, with_terms, write
+from sira_es.errors import ClusterError, ModelError
 
-__all__ = ["EnrichReport", "Enrichment", "Limits", "Progress"]
+__all__ = ["Enrichment"]
 
 PAGE = 200
-CONFLICT_TRIES = 3
+TICK = 5.0  # seconds between reports of progress while a page takes long
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Where a run stops, with exit code 4: cost in US dollars, documents, seconds. None: no limit."""
-
-    cost: float | None = None
-    documents: int | None = None
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run is. `total` is what was to be done when it began; `cost` is None while no price is known."""
-
-    total: int
-    done: int = 0
-    enriched: int = 0
-    stale: int = 0
-    failed: Mapping[str, int] = field(default_factory=dict)
-    terms: int = 0
-    calls: int = 0
-    tokens: int = 0
-    cost: float = 0.0
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class EnrichReport:
-    """What `enrich --json` and `status --json` print. `stopped` names the limit that ended the run, empty where none did."""
-
-    documents: int
-    enriched: int
-    pending: int
-    stale: int
-    failed: Mapping[str, int]
-    terms_per_document: float
-    calls: int
-    tokens: int
-    cost: float
-    seconds: float
-    stopped: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """The document of interface `enrich --json`."""
-        return {
-            "documents": self.documents,
-            "enriched": self.enriched,
-            "pending": self.pending,
-            "stale": self.stale,
-            "failed": dict(self.failed),
-            "terms_per_document": round(self.terms_per_document, 2),
-            "calls": self.calls,
-            "tokens": self.tokens,
-            "cost": round(self.cost, 6),
-            "seconds": round(self.seconds, 1),
-            **({"stopped": self.stopped} if self.stopped else {}),
-        }
+OnProgress = Callable[[Progress], None]
 
 
 class Enrichment:
@@ -94,6 +43,8 @@ class Enrichment:
         ledger: Ledger,
         *,
         text_fields: Sequence[str],
+        page_size: int = PAGE,
+        keep_alive: str = "5m",
     ) -> None:
         self._cluster = cluster
         self._frequencies = frequencies
@@ -101,146 +52,117 @@ class Enrichment:
         self._pages = page
         self._ledger = ledger
         self._fields = list(text_fields)
+        self._scan = {"page_size": page_size, "keep_alive": keep_alive}
         self._key = f"{cluster.url}/{target.name}"
         self._progress = Progress(total=0)
-        self._limits = Limits()
-        self._limit_hit = ""
-        self._asked = 0
-        self._started = 0.0
+        self._budget = Budget()
+        self._spent = (0, 0, 0.0, 0.0)
+        self._resting: dict[tuple[str, str], str] = {}
+
+    # What there is to do
 
     async def run(
         self,
-        limits: Limits | None = None,
+        limits: Limits | Budget | None = None,
         *,
         query: Mapping[str, Any] | None = None,
-        on_progress: Callable[[Progress], None] = lambda _: None,
+        part: tuple[int, int] = (0, 1),
+        rest: float = 0.0,
+        on_progress: OnProgress = lambda _: None,
     ) -> EnrichReport:
         """Enrich what is pending or stale, and only that.
 
-        `query` restricts it to documents that match. Raises ClusterError, and ModelError where the model fails for every
-        document; failures of single documents are in the report and the ledger, and the next run tries them again.
+        `query` restricts it to documents that match, `part` (i, n) to the i-th of n disjoint parts. Documents that
+        failed less than `rest` seconds ago, with the same text, are left for later. Raises ClusterError, and
+        ModelError where the model fails for every document; failures of single documents are in the report and the
+        ledger, and the next run tries them again.
         """
-        self._limits = limits or Limits()
-        self._started = time.monotonic()
-        _, pending, _ = await self._counts()
-        self._progress = Progress(total=pending)
-        tasks: list[asyncio.Task[None]] = []
+        await trial(self._cluster, self._target)
+        shards = await shards_of(self._cluster, self._target)
+        self._begin(limits, await self._count(pending_query(self._with_text, self._page.recipe), query))
+        self._page.watch = Watch(self._ledger.words(self._key), allowed=self._page.allowed)
+        whole = query is None and part[1] == 1
+        self._resting = self._ledger.failed_since(self._key, time.time() - rest) if rest else {}
+        done = []
         try:
-            async for hits in scan(
-                self._cluster, self._target, query=query, source=[*self._fields, "sira"], page_size=PAGE
-            ):
-                todo = [h for h in hits if not self._current(h)]
-                if todo:
-                    tasks.append(asyncio.create_task(self._do(todo, on_progress)))
-                while len(tasks) > 1:
-                    await tasks.pop(0)
-                if self._limit_hit or self._over():
+            for shard in shards:
+                cursor = self._ledger.cursor(self._key, shard.uuid, shard.number, self._made_by)
+                asked = wanted(shard, cursor, self._with_text, self._page.recipe, query)
+                handle = self._enriching(shard)
+                await self._each_page(shard.target, asked, part, handle, on_progress, [*self._page.fields, "sira"])
+                if self._budget.over():
                     break
-            while tasks:
-                await tasks.pop(0)
+                done.append(shard)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            self._spend()
+            self._ledger.keep_words(self._key, self._page.watch.counts)
+        self._budget.check()
+        if whole:
+            await self._advance([s for s in done if not s.unsettled])
+            await forget_deleted(self._cluster, self._ledger, self._key)
         self._frequencies.forget()
         return await self._report()
 
-    def _current(self, hit: Hit) -> bool:
-        done = hit.source.get("sira")
-        if not isinstance(done, Mapping) or done.get("recipe") != self._page.recipe:
-            return False
-        return bool(done.get("source_hash") == self._page.hash_of(hit.source))
+    async def rejudge(
+        self,
+        *,
+        query: Mapping[str, Any] | None = None,
+        part: tuple[int, int] = (0, 1),
+        on_progress: OnProgress = lambda _: None,
+    ) -> EnrichReport:
+        """Judge every enriched document again from stored answers; only changed terms are written, no model is asked.
 
-    async def _do(self, hits: Sequence[Hit], on_progress: Callable[[Progress], None]) -> None:
-        results = await self._page.enrich([(h.id, h.source) for h in hits], self._may_ask)
-        pairs = list(zip(hits, results, strict=True))
-        outcomes = await self._write([(h, r) for h, r in pairs if r.fields is not None])
-        entries = [self._entry(h, r, outcomes.get((h.index, h.id))) for h, r in pairs if r.reason != "limit"]
-        self._account(entries, results)
-        on_progress(self._progress)
-        if self._page.broken is not None:
-            raise ModelError(f"the model fails for every document, the run was stopped: {self._page.broken}")
-
-    async def _write(self, pairs: Sequence[tuple[Hit, Enriched]]) -> dict[tuple[str, str], Outcome]:
-        """Write, and where somebody else wrote first read again and retry while the text is still the same."""
-        outcomes: dict[tuple[str, str], Outcome] = {}
-        left = list(pairs)
-        for _ in range(CONFLICT_TRIES):
-            if not left:
-                break
-            results = await update(self._cluster, [Change(h, dict(r.fields or {})) for h, r in left])
-            outcomes.update({(h.index, h.id): o for (h, _), o in zip(left, results, strict=True)})
-            conflicts = [p for p, o in zip(left, results, strict=True) if o.status == "conflict"]
-            fresh = await reread(self._cluster, [h for h, _ in conflicts], source=[*self._fields, "sira"])
-            left = [
-                (now, r)
-                for (_, r), now in zip(conflicts, fresh, strict=True)
-                if now is not None and self._page.hash_of(now.source) == r.source_hash
-            ]
-        return outcomes
-
-    def _entry(self, hit: Hit, result: Enriched, outcome: Outcome | None) -> Entry:
-        if outcome is None:
-            kind, reason = ("skipped" if result.reason == "no text" else "failed"), result.reason
-        elif outcome.status in {"updated", "noop"}:
-            kind, reason = "enriched", ""
-        elif outcome.status in {"conflict", "missing"}:
-            kind, reason = "stale", outcome.status
-        else:
-            kind, reason = "failed", outcome.reason
-        return Entry(
-            hit.index, hit.id, kind, reason, result.source_hash, self._page.recipe, len(result.terms), result.rejected
+        Documents whose answer is not stored fail with reason "not stored" or "not recorded" and stay as they are.
+        """
+        await trial(self._cluster, self._target)
+        asked = {
+            "bool": {"filter": [HASHED, {"term": {"sira.recipe": self._page.recipe}}, *([query] if query else [])]}
+        }
+        self._begin(None, await self._count(asked, None))
+        self._page.watch = Watch(self._ledger.words(self._key), allowed=self._page.allowed, counting=False)
+        await self._each_page(
+            self._target, asked, part, self._judge_again, on_progress, [*self._page.fields, "sira", "enriched_terms"]
         )
+        self._frequencies.forget()
+        return await self._report()
 
-    def _account(self, entries: Sequence[Entry], results: Sequence[Enriched]) -> None:
-        paid = list(
-            {id(r.answer): r.answer for r in results if r.answer is not None and r.answer.source == "model"}.values()
-        )
-        tokens = sum(a.prompt_tokens + a.completion_tokens for a in paid)
-        cost = sum(a.cost or 0.0 for a in paid)
-        now = time.monotonic() - self._started
-        before = self._progress
-        self._ledger.record(self._key, entries)
-        self._ledger.spend(self._key, calls=len(paid), tokens=tokens, cost=cost, seconds=now - before.seconds)
-        kinds = Counter(e.outcome for e in entries)
-        failed = Counter(before.failed) + Counter(e.reason for e in entries if e.outcome == "failed")
-        self._progress = replace(
-            before,
-            done=before.done + len(entries),
-            enriched=before.enriched + kinds["enriched"],
-            stale=before.stale + kinds["stale"],
-            failed=dict(failed),
-            terms=before.terms + sum(e.terms for e in entries if e.outcome == "enriched"),
-            calls=before.calls + len(paid),
-            tokens=before.tokens + tokens,
-            cost=before.cost + cost,
-            seconds=now,
-        )
-        if self._limits.cost is not None and any(a.cost is None for a in paid):
-            raise ConfigurationError(
-                f"no price is known for {paid[0].model}, so --max-cost cannot be kept; use --max-docs instead"
-            )
+    async def undo(
+        self, *, query: Mapping[str, Any] | None = None, on_progress: Callable[[int], None] = lambda _: None
+    ) -> int:
+        """Remove what was added. Every other key of `_source` stays; resumes where it was interrupted.
 
-    def _may_ask(self) -> bool:
-        if self._limit_hit or self._over():
-            return False
-        if self._limits.documents is not None and self._asked >= self._limits.documents:
-            self._limit_hit = "documents"
-            return False
-        self._asked += 1
-        return True
+        Returns the number of documents it was removed from. Raises ClusterError where some could not be.
+        """
 
-    def _over(self) -> bool:
-        if self._limits.cost is not None and self._progress.cost >= self._limits.cost:
-            self._limit_hit = "cost"
-        elif self._limits.seconds is not None and time.monotonic() - self._started >= self._limits.seconds:
-            self._limit_hit = "time"
-        return bool(self._limit_hit)
+        def on_page(hits: Sequence[Hit], removed: int) -> None:
+            self._ledger.forget(self._key, [(h.index, h.id) for h in hits])
+            on_progress(removed)
 
-    @property
-    def _page(self) -> PageEnricher:
-        assert self._pages is not None  # noqa: S101  only `run` needs it, and is given it
-        return self._pages
+        await refresh(self._cluster, self._target.name)
+        removed = await take_out(self._cluster, self._target, query=query, on_page=on_page)
+        self._frequencies.forget()
+        if query is None:
+            self._ledger.keep_words(self._key, {})
+            self._ledger.forget_cursors(self._key)
+        return removed
+
+    async def forget_deleted(self, after: tuple[str, str] = ("", "")) -> tuple[str, str]:
+        """Drop documents from the ledger that were deleted, some 500 a call; returns where the next call goes on."""
+        return await forget_deleted(self._cluster, self._ledger, self._key, after)
+
+    async def is_idle(self, rest: float) -> bool:
+        """Whether a run would find nothing to do, as far as three cheap requests tell; `rest` as in `run`."""
+        told = await checkpoints(self._cluster, self._target)
+        for index in self._target.indices:
+            for number in index.reached:
+                uuid, checkpoint = told.get((index.name, number), ("", None))
+                if checkpoint is None or self._ledger.cursor(self._key, uuid, number, self._made_by) != checkpoint:
+                    return False
+        pending = await self._count(pending_query(self._with_text, self._page.recipe), None)
+        left = len(self._ledger.failed_since(self._key, time.time() - rest))
+        return pending == left + sum(self._ledger.totals(self._key).skipped.values())
+
+    # What was done
 
     async def status(self) -> EnrichReport:
         """How much is enriched now, and what all runs spent."""
@@ -252,6 +174,9 @@ class Enrichment:
             pending=pending,
             stale=total.stale,
             failed=total.failed,
+            skipped=total.skipped,
+            noted=total.noted,
+            held=Watch(self._ledger.words(self._key)).held,
             terms_per_document=total.terms / total.enriched if total.enriched else 0.0,
             calls=total.calls,
             tokens=total.tokens,
@@ -259,23 +184,200 @@ class Enrichment:
             seconds=total.seconds,
         )
 
+    def failures(self) -> list[tuple[str, str, str]]:
+        """Index, id and reason of each document that failed last time."""
+        return self._ledger.failures(self._key)
+
+    def noted(self) -> list[tuple[str, str, str]]:
+        """Index, id and note of documents that were skipped, read in part, or give orders to models."""
+        return self._ledger.noted(self._key)
+
+    # How
+
+    @property
+    def _page(self) -> PageEnricher:
+        assert self._pages is not None  # noqa: S101  only `run` and `rejudge` need it, and are given it
+        return self._pages
+
+    @property
+    def _made_by(self) -> str:
+        """What the cursors of a ledger depend on."""
+        return f"{self._page.recipe} {' '.join(self._page.fields)}"
+
+    @property
+    def _with_text(self) -> list[str]:
+        """The fields that a document with something to read has one of; none where only objects could tell."""
+        return self._fields if self._page.fields == self._fields else []
+
+    def _begin(self, limits: Limits | Budget | None, total: int) -> None:
+        self._budget = limits if isinstance(limits, Budget) else Budget(limits)
+        self._progress = Progress(total=total)
+        self._spent = (self._budget.calls, self._budget.tokens, self._budget.cost, self._budget.seconds)
+
+    async def _each_page(
+        self,
+        target: Target,
+        query: Mapping[str, Any],
+        part: tuple[int, int],
+        handle: Callable[[Sequence[Hit]], Awaitable[None]],
+        on_progress: OnProgress,
+        source: Sequence[str],
+    ) -> None:
+        """Handle all pages: while one is worked on, the next is begun and the one after is read."""
+        tasks: deque[asyncio.Task[None]] = deque()
+
+        async def one(hits: Sequence[Hit]) -> None:
+            await handle(hits)
+            on_progress(self._progress)
+
+        ticker = asyncio.create_task(self._tick(on_progress))
+        try:
+            pages = scan(self._cluster, target, query=query, source=source, part=part, **self._scan)  # type: ignore[arg-type]
+            async with aclosing(pages):
+                async for hits in pages:
+                    tasks.append(asyncio.create_task(one(hits)))
+                    while len(tasks) > 1:
+                        await tasks.popleft()
+                    if self._budget.over():
+                        break
+            while tasks:
+                await tasks.popleft()
+        finally:
+            for task in (ticker, *tasks):
+                task.cancel()
+            await asyncio.gather(ticker, *tasks, return_exceptions=True)
+
+    async def _tick(self, on_progress: OnProgress) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            self._look_at_budget()
+            on_progress(self._progress)
+
+    def _enriching(self, shard: Shard) -> Callable[[Sequence[Hit]], Awaitable[None]]:
+        async def handle(hits: Sequence[Hit]) -> None:
+            due = [h for h in hits if not self._is_current(h) and not self._rests(h)]
+            if not due:
+                return
+            results = await self._page.enrich([(h.id, h.source) for h in due], self._budget)
+            pairs = list(zip(due, results, strict=True))
+            outcomes = await self._write([(h, r) for h, r in pairs if r.fields is not None])
+            told = [(h, self._entry(h, r, outcomes.get((h.index, h.id)))) for h, r in pairs if r.reason != "limit"]
+            shard.updated += sum(o.status == "updated" for o in outcomes.values())
+            shard.unsettled += sum(e.outcome in {"failed", "stale"} and "sira" in h.source for h, e in told)
+            self._account([e for _, e in told])
+            if self._page.broken is not None:
+                raise ModelError(
+                    f"the model fails for every document, the run was stopped: {self._page.broken}",
+                    reason=self._page.broken.reason,
+                )
+
+        return handle
+
+    async def _judge_again(self, hits: Sequence[Hit]) -> None:
+        due = [h for h in hits if self._is_current(h)]
+        results = await self._page.enrich([(h.id, h.source) for h in due], self._budget)
+        pairs = list(zip(due, results, strict=True))
+        changed = [(h, as_found(r, h)) for h, r in pairs if r.fields is not None and not with_terms(h, r)]
+        outcomes = await self._write(changed)
+        # A document without a stored answer keeps its terms and its line in the ledger.
+        entries = [self._entry(h, r, outcomes.get((h.index, h.id))) for h, r in pairs if r.fields is not None]
+        self._account(entries)
+        missing = Counter(r.reason for r in results if r.fields is None)
+        self._progress = replace(self._progress, failed=dict(Counter(self._progress.failed) + missing))
+
+    def _is_current(self, hit: Hit) -> bool:
+        done = hit.source.get("sira")
+        if not isinstance(done, Mapping) or done.get("recipe") != self._page.recipe:
+            return False
+        return bool(done.get("source_hash") == self._page.hash_of(hit.source))
+
+    def _rests(self, hit: Hit) -> bool:
+        failed = self._resting.get((hit.index, hit.id))
+        return failed is not None and failed == self._page.hash_of(hit.source)
+
+    async def _write(self, pairs: Sequence[tuple[Hit, Enriched]]) -> dict[tuple[str, str], Outcome]:
+        return await write(self._cluster, pairs, fields=self._page.fields, hash_of=self._page.hash_of)
+
+    def _entry(self, hit: Hit, result: Enriched, outcome: Outcome | None) -> Entry:
+        if outcome is None and result.fields is None:
+            kind, reason = ("skipped" if result.skipped else "failed"), result.reason
+        elif outcome is None or outcome.status in {"updated", "noop"}:
+            kind, reason = "enriched", result.note
+        elif outcome.status in {"conflict", "missing"}:
+            kind, reason = "stale", outcome.status
+        else:
+            kind, reason = "failed", outcome.reason
+        return Entry(
+            hit.index, hit.id, kind, reason, result.source_hash, self._page.recipe, len(result.terms), result.rejected
+        )
+
+    def _account(self, entries: Sequence[Entry]) -> None:
+        self._ledger.record(self._key, entries)
+        self._spend()
+        before = self._progress
+        kinds = Counter(e.outcome for e in entries)
+
+        def reasons(so_far: Mapping[str, int], kind: str) -> dict[str, int]:
+            return dict(Counter(so_far) + Counter(e.reason for e in entries if e.outcome == kind))
+
+        notes = Counter(e.reason.partition(":")[0] for e in entries if e.outcome == "enriched" and e.reason)
+        self._progress = replace(
+            before,
+            done=before.done + len(entries),
+            enriched=before.enriched + kinds["enriched"],
+            stale=before.stale + kinds["stale"],
+            failed=reasons(before.failed, "failed"),
+            skipped=reasons(before.skipped, "skipped"),
+            noted=dict(Counter(before.noted) + notes),
+            held=self._page.watch.held,
+            terms=before.terms + sum(e.terms for e in entries if e.outcome == "enriched"),
+        )
+        self._look_at_budget()
+
+    def _look_at_budget(self) -> None:
+        b = self._budget
+        self._progress = replace(self._progress, calls=b.calls, tokens=b.tokens, cost=b.cost, seconds=b.seconds)
+
+    def _spend(self) -> None:
+        """Write down what was spent since the last time."""
+        now = (self._budget.calls, self._budget.tokens, self._budget.cost, self._budget.seconds)
+        calls, tokens, cost, seconds = (a - b for a, b in zip(now, self._spent, strict=True))
+        self._ledger.spend(self._key, calls=int(calls), tokens=int(tokens), cost=cost, seconds=seconds)
+        self._spent = now
+
+    async def _advance(self, shards: Sequence[Shard]) -> None:
+        """Note for the next pass how far every document of these shards is done."""
+        now = await checkpoints(self._cluster, self._target)
+        for shard in shards:
+            _, latest = now.get((shard.index, shard.number), ("", None))
+            if shard.checkpoint is None or latest is None:
+                continue
+            ours_alone = latest - shard.checkpoint == shard.updated
+            reached = latest if ours_alone else shard.checkpoint
+            self._ledger.advance(self._key, shard.uuid, shard.number, self._made_by, reached)
+
+    async def _count(self, asked: Mapping[str, Any], query: Mapping[str, Any] | None) -> int:
+        body = {"query": {"bool": {"filter": [asked, *([query] if query else [])]}}}
+        answer = await self._cluster.request("POST", f"/{segment(self._target.name)}/_count", body=body)
+        return int(answer["count"])
+
     async def _counts(self) -> tuple[int, int, int]:
         """Documents, pending and enriched ones, what was just written included. Raises ClusterError where a shard did not answer."""
         await refresh(self._cluster, self._target.name)
         self._frequencies.forget()
         coverage = await self._frequencies.coverage(self._target, self._fields)
         if coverage.documents is None or coverage.with_text is None or coverage.enriched is None:
+            await self._cluster.request(
+                "GET", f"/{segment(self._target.name)}/_count"
+            )  # what refuses to count says why
             raise ClusterError(
                 f"the documents of {self._target.name} could not be counted; check that all its shards are assigned"
             )
         return coverage.documents, max(0, coverage.with_text - coverage.enriched), coverage.enriched
 
-    def failures(self) -> list[tuple[str, str, str]]:
-        """Index, id and reason of each document that failed last time."""
-        return self._ledger.failures(self._key)
-
     async def _report(self) -> EnrichReport:
         documents, pending, enriched = await self._counts()
+        self._look_at_budget()
         p = self._progress
         return EnrichReport(
             documents=documents,
@@ -283,42 +385,14 @@ class Enrichment:
             pending=pending,
             stale=p.stale,
             failed=p.failed,
+            skipped=p.skipped,
+            noted=p.noted,
+            held=p.held,
             terms_per_document=p.terms / p.enriched if p.enriched else 0.0,
             calls=p.calls,
             tokens=p.tokens,
             cost=p.cost,
-            seconds=time.monotonic() - self._started,
-            stopped=self._limit_hit,
+            seconds=p.seconds,
+            stopped=self._budget.hit,
+            done=p.done,
         )
-
-    async def undo(
-        self, *, query: Mapping[str, Any] | None = None, on_progress: Callable[[int], None] = lambda _: None
-    ) -> int:
-        """Remove what was added. Every other key of `_source` stays; resumes where it was interrupted.
-
-        Returns the number of documents it was removed from. Raises ClusterError where some could not be.
-        """
-        asked = {"bool": {"filter": [{"exists": {"field": "sira.source_hash"}}, *([query] if query else [])]}}
-        removed = 0
-        left: Counter[str] = Counter()
-        async for hits in scan(
-            self._cluster, self._target, query=asked, source=["sira", "enriched_terms"], page_size=PAGE
-        ):
-            outcomes = await update(self._cluster, [Change(h, None) for h in hits])
-            conflicts = [h for h, o in zip(hits, outcomes, strict=True) if o.status == "conflict"]
-            fresh = [h for h in await reread(self._cluster, conflicts, source=["sira"]) if h is not None]
-            outcomes = [o for o in outcomes if o.status != "conflict"]
-            outcomes += await update(self._cluster, [Change(h, None) for h in fresh])
-            done = [o for o in outcomes if o.status in {"updated", "noop", "missing"}]
-            left.update(o.reason or o.status for o in outcomes if o.status in {"failed", "conflict"})
-            removed += len(done)
-            self._ledger.forget(self._key, [(h.index, h.id) for h in hits])
-            on_progress(removed)
-        self._frequencies.forget()
-        if left:
-            reason, count = left.most_common(1)[0]
-            raise ClusterError(
-                f"{sum(left.values())} documents of {self._target.name} keep what was added ({count}: {reason}); "
-                "run 'sira-es enrich --undo' again"
-            )
-        return removed

@@ -13,7 +13,7 @@ from sira_es.errors import ConfigurationError
 
 __all__ = ["Entry", "Ledger", "Totals"]
 
-_VERSION = 1
+_VERSION = 2
 _TABLES = """
 CREATE TABLE IF NOT EXISTS documents (
     target TEXT NOT NULL, index_name TEXT NOT NULL, id TEXT NOT NULL,
@@ -26,13 +26,23 @@ CREATE TABLE IF NOT EXISTS spending (
     target TEXT NOT NULL, at REAL NOT NULL, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, cost REAL NOT NULL,
     seconds REAL NOT NULL
 );
+CREATE TABLE IF NOT EXISTS cursors (
+    target TEXT NOT NULL, index_uuid TEXT NOT NULL, shard INTEGER NOT NULL, made_by TEXT NOT NULL,
+    seq_no INTEGER NOT NULL,
+    PRIMARY KEY (target, index_uuid, shard)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS words (
+    target TEXT NOT NULL, word TEXT NOT NULL, documents INTEGER NOT NULL,
+    PRIMARY KEY (target, word)
+) WITHOUT ROWID;
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What became of one document: outcome `enriched`, `failed`, `stale` or `skipped`; `reason` is that of the last three.
+    """What became of one document: outcome `enriched`, `failed`, `stale` or `skipped`, and the `reason`.
 
+    Beside `enriched` the reason notes what is unusual: that a text was read in part, or gives orders to models.
     `rejected` counts the phrases that were not kept, by verdict.
     """
 
@@ -48,7 +58,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over all runs on a target: model calls, tokens, cost (US dollars), seconds; failures and stale documents."""
+    """Sums over all runs on a target: model calls, tokens, cost (US dollars), seconds; failures and stale documents.
+
+    `skipped` counts documents with nothing to read, by reason, `noted` enriched ones with something unusual.
+    """
 
     calls: int
     tokens: int
@@ -58,6 +71,8 @@ class Totals:
     enriched: int
     stale: int
     failed: Mapping[str, int]
+    skipped: Mapping[str, int] = field(default_factory=dict, compare=False)
+    noted: Mapping[str, int] = field(default_factory=dict, compare=False)
 
 
 class Ledger:
@@ -122,21 +137,78 @@ class Ledger:
             "FROM spending WHERE target=?"
         )
         outcomes = "SELECT outcome, COUNT(*), SUM(terms) FROM documents WHERE target=? GROUP BY outcome"
-        failures = (
-            "SELECT reason, COUNT(*) FROM documents WHERE target=? AND outcome='failed' GROUP BY reason ORDER BY reason"
+        reasons = (  # a note may go on with a figure after a colon
+            "SELECT CASE WHEN outcome='enriched' THEN substr(reason, 1, instr(reason || ':', ':') - 1) ELSE reason END r, "
+            "COUNT(*) FROM documents WHERE target=? AND outcome=? GROUP BY r ORDER BY r"
         )
         with self._guarded():
             calls, tokens, cost, seconds = self._db.execute(spent, (target,)).fetchone()
             found = {outcome: (count, terms) for outcome, count, terms in self._db.execute(outcomes, (target,))}
-            failed = dict(self._db.execute(failures, (target,)).fetchall())
+            failed, skipped, noted = (
+                {reason: n for reason, n in self._db.execute(reasons, (target, kind)) if reason}
+                for kind in ("failed", "skipped", "enriched")
+            )
         enriched, terms = found.get("enriched", (0, 0))
-        return Totals(calls, tokens, cost, seconds, terms, enriched, found.get("stale", (0, 0))[0], failed)
+        return Totals(
+            calls, tokens, cost, seconds, terms, enriched, found.get("stale", (0, 0))[0], failed, skipped, noted
+        )
 
     def failures(self, target: str) -> list[tuple[str, str, str]]:
         """Index, id and reason of each failed document."""
+        return self._listed(target, "outcome='failed'")
+
+    def failed_since(self, target: str, when: float) -> dict[tuple[str, str], str]:
+        """The hash of the text of each document (index, id) that failed after a Unix time."""
+        query = "SELECT index_name, id, source_hash FROM documents WHERE target=? AND outcome='failed' AND at>?"
+        with self._guarded():
+            return {(index, doc_id): digest for index, doc_id, digest in self._db.execute(query, (target, when))}
+
+    def noted(self, target: str) -> list[tuple[str, str, str]]:
+        """Index, id and note of each enriched document that has one, and of each that was skipped."""
+        return self._listed(target, "outcome IN ('enriched', 'skipped') AND reason<>''")
+
+    def documents(self, target: str, after: tuple[str, str], most: int) -> list[tuple[str, str]]:
+        """The next documents (index, id) after one, in their order."""
         query = (
-            "SELECT index_name, id, reason FROM documents WHERE target=? AND outcome='failed' ORDER BY index_name, id"
+            "SELECT index_name, id FROM documents WHERE target=? AND (index_name, id) > (?, ?) "
+            "ORDER BY index_name, id LIMIT ?"
         )
+        with self._guarded():
+            return self._db.execute(query, (target, *after, most)).fetchall()
+
+    def cursor(self, target: str, index_uuid: str, shard: int, made_by: str) -> int:
+        """Up to which `_seq_no` every document of a shard is known to be enriched by `made_by`; -1: nothing is known."""
+        query = "SELECT seq_no FROM cursors WHERE target=? AND index_uuid=? AND shard=? AND made_by=?"
+        with self._guarded():
+            row = self._db.execute(query, (target, index_uuid, shard, made_by)).fetchone()
+        return int(row[0]) if row else -1
+
+    def advance(self, target: str, index_uuid: str, shard: int, made_by: str, seq_no: int) -> None:
+        """Note that a shard is done up to `seq_no`."""
+        with self._guarded():
+            self._db.execute(
+                "INSERT OR REPLACE INTO cursors VALUES (?,?,?,?,?)", (target, index_uuid, shard, made_by, seq_no)
+            )
+
+    def forget_cursors(self, target: str) -> None:
+        """Look at every document again in the next run."""
+        with self._guarded():
+            self._db.execute("DELETE FROM cursors WHERE target=?", (target,))
+
+    def words(self, target: str) -> dict[str, int]:
+        """In how many documents' kept terms the most frequent words and phrases stand; "" counts the documents."""
+        with self._guarded():
+            return dict(self._db.execute("SELECT word, documents FROM words WHERE target=?", (target,)).fetchall())
+
+    def keep_words(self, target: str, counts: Mapping[str, int]) -> None:
+        """Replace what `words` returns."""
+        with self._guarded(), self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("DELETE FROM words WHERE target=?", (target,))
+            self._db.executemany("INSERT INTO words VALUES (?,?,?)", [(target, w, n) for w, n in counts.items()])
+
+    def _listed(self, target: str, which: str) -> list[tuple[str, str, str]]:
+        query = f"SELECT index_name, id, reason FROM documents WHERE target=? AND {which} ORDER BY index_name, id"  # noqa: S608
         with self._guarded():
             return self._db.execute(query, (target,)).fetchall()
 

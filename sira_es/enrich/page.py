@@ -4,41 +4,53 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain, zip_longest
 from typing import Any
 
 from sira_es.cluster.statistics import DocumentFrequencies
 from sira_es.cluster.target import Target
+from sira_es.enrich.reading import DEFAULT_CHUNK_TOKENS, Reading, read
+from sira_es.enrich.report import Budget
 from sira_es.enrich.text import source_hash, text_values
+from sira_es.enrich.watch import Watch
 from sira_es.errors import ModelError
 from sira_es.llm.answer import document_proposals, document_questions
 from sira_es.llm.model import Answer, AnswerSource, Prompt
 from sira_es.llm.prompts import DOCUMENT, QUESTIONS, document_prompt
+from sira_es.llm.store import StoredSource
 from sira_es.settings import IndexSettings
 from sira_es.vocabulary import HumanTerms, Rules, clean_document, judge_document
-from sira_es.vocabulary.model import Phrase, Statistics, Verdict
+from sira_es.vocabulary.model import Phrase, Proposal, Statistics, Verdict
 
-__all__ = ["Enriched", "PageEnricher"]
+__all__ = ["GIVES_ORDERS", "IN_PART", "Enriched", "PageEnricher"]
 
 FAILURES_IN_A_ROW = 20
+MOST_OF_ORDERS = 3
+"""Phrases kept of a document whose text gives orders to language models."""
+
+GIVES_ORDERS = "its text gives orders to language models"
+IN_PART = "read in part"
 _OF_ONE_DOCUMENT = frozenset({"not recorded", "refused", "context length", "unusable answer", "empty answer"})
 
 
 @dataclass(frozen=True, slots=True)
 class Enriched:
-    """What one document gets. `fields` holds `enriched_terms` and `sira`, None where it failed, for `reason`.
+    """What one document gets. `fields` holds `enriched_terms` and `sira`, None where there is nothing, for `reason`.
 
-    `rejected` counts phrases left out, by verdict; `answer` is what was paid for, None where nothing was asked.
+    `skipped`: there was nothing to read. `note` says what is unusual about a document that was enriched. `rejected`
+    counts phrases left out, by verdict.
     """
 
     source_hash: str
     fields: Mapping[str, Any] | None
     reason: str = ""
     error: ModelError | None = None
+    skipped: bool = False
+    note: str = ""
     rejected: Mapping[str, int] = field(default_factory=dict)
-    answer: Answer | None = None
 
     @property
     def terms(self) -> list[str]:
@@ -46,14 +58,23 @@ class Enriched:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cleaned:
+class _Document:
+    """A document on its way: what was read of it, the prompts, and what came of them."""
+
+    id: str
+    hash: str
+    reading: Reading
+    prompts: tuple[Prompt, ...]
+    error: ModelError | None = None
     terms: tuple[Phrase, ...] = ()
     questions: tuple[Phrase, ...] = ()
-    error: ModelError | None = None
 
 
 class PageEnricher:
-    """Makes the fields of pages of documents of one index; at most `concurrency` questions to the model at a time."""
+    """Makes the fields of pages of documents of one index; at most `concurrency` questions to the model at a time.
+
+    `watch` sees the kept terms of all pages, and may hold some back.
+    """
 
     def __init__(
         self,
@@ -69,113 +90,175 @@ class PageEnricher:
         self._source = source
         self._target = target
         self._settings = settings
-        self._names = [name for name, _ in settings.fields]
+        self._searched = [name for name, _ in settings.fields]
+        self.fields = [*self._searched, *settings.read_fields]
+        """What is read of a document: the text fields, and those that are only read."""
         self._rules = Rules(**settings.expansion.model_dump())
         self._human = human or HumanTerms()
         self._places = asyncio.Semaphore(concurrency)
         self._failed_in_a_row = 0
+        self.watch = Watch(allowed=self._human.allow)
         self.broken: ModelError | None = None
         """The last error, once the model failed so often in a row that it is not asked any more."""
 
     @property
     def recipe(self) -> str:
-        """How terms are made now: model and prompt version."""
-        return f"{self._source.name}/{QUESTIONS if self._settings.questions else DOCUMENT}"
+        """How terms are made: model, prompt version, and the size of chunks where it is not the usual one."""
+        chunks = self._settings.chunk_tokens
+        usual = f"{self._source.name}/{QUESTIONS if self._settings.questions else DOCUMENT}"
+        return usual if chunks == DEFAULT_CHUNK_TOKENS else f"{usual}/{chunks}"
 
-    def values(self, source: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-        """The text values of a document's source."""
-        return text_values(source, self._names)
+    @property
+    def allowed(self) -> frozenset[str]:
+        """What people allow, which is never held back."""
+        return self._human.allow
 
     def hash_of(self, source: Mapping[str, Any]) -> str:
-        """The hash of a document's text as it is now."""
-        return source_hash(self.values(source))
+        """The hash of the texts of a document: those that are searched, and those that are only read."""
+        return source_hash(text_values(source, self.fields))
 
-    def prompt(self, doc_id: str, values: Mapping[str, Sequence[str]]) -> Prompt:
-        """What the model is asked about a document."""
-        return document_prompt(doc_id, values, self._settings.description, questions=self._settings.questions)
+    def prompts(self, doc_id: str, source: Mapping[str, Any]) -> tuple[Prompt, ...]:
+        """What the model is asked about a document: one prompt a part, none where there is nothing to read."""
+        return self._prepared(doc_id, source).prompts
+
+    def known(self, prompts: Sequence[Prompt]) -> list[Answer | None]:
+        """Stored answers, in one query; None where there is none, or no store."""
+        return self._source.known(prompts) if isinstance(self._source, StoredSource) else [None] * len(prompts)
 
     async def enrich(
-        self, documents: Sequence[tuple[str, Mapping[str, Any]]], may_ask: Callable[[], bool] = lambda: True
+        self, documents: Sequence[tuple[str, Mapping[str, Any]]], budget: Budget | None = None
     ) -> list[Enriched]:
         """Enrich documents, given as id and source; the result has their order.
 
-        `may_ask` is asked before each question to the model; where it says no, the document comes back with reason
-        `limit`. Raises ClusterError; what the model does wrong fails single documents.
+        A document that the budget does not admit comes back with reason `limit`. Raises ClusterError; what the model
+        does wrong fails single documents.
         """
-        values = [self.values(source) for _, source in documents]
-        answers = await asyncio.gather(
-            *(self._ask(doc_id, v, may_ask) for (doc_id, _), v in zip(documents, values, strict=True))
-        )
-        cleaned = [self._clean(a, v) for a, v in zip(answers, values, strict=True)]
-        askable = [p.phrase for c in cleaned for p in c.terms if p.verdict is None]
-        unique = list(dict.fromkeys(askable))
-        analyses = {}
-        documents_n = None
+        budget = budget or Budget()
+        prepared = [self._prepared(*document) for document in documents]
+        answered = await self._answered(prepared, budget)
+        cleaned = [self._cleaned(d, a) for d, a in zip(prepared, answered, strict=True)]
+        unique = list(dict.fromkeys(p.phrase for d in cleaned for p in d.terms if p.verdict is None))
+        known: dict[str, Any] = {}
+        total = None
         if unique:
             statistics = await self._frequencies.look_up(
-                self._target, unique, fields=self._names, main_field=self._settings.main
+                self._target, unique, fields=self._searched, main_field=self._settings.main
             )
-            analyses = dict(zip(unique, statistics.analyses, strict=True))
-            documents_n = statistics.documents
+            known, total = dict(zip(unique, statistics.analyses, strict=True)), statistics.documents
         results = []
-        for value, answer, c in zip(values, answers, cleaned, strict=True):
-            own = Statistics(documents_n, tuple(analyses[p.phrase] for p in c.terms if p.verdict is None))
-            judged = judge_document(c.terms, own, rules=self._rules, human=self._human)
-            judged += judge_document(c.questions, None, rules=self._rules, human=self._human)
-            results.append(self._result(value, answer, judged, c.error))
+        for document in cleaned:
+            own = Statistics(total, tuple(known[p.phrase] for p in document.terms if p.verdict is None))
+            results.append(self._result(document, self._judged(document, own)))
         return results
 
-    async def _ask(
-        self, doc_id: str, values: Mapping[str, Sequence[str]], may_ask: Callable[[], bool]
-    ) -> Answer | ModelError | None:
-        if not any(v.strip() for vs in values.values() for v in vs):
-            return None
+    def _prepared(self, doc_id: str, source: Mapping[str, Any]) -> _Document:
+        values = text_values(source, self.fields)
+        settings = self._settings
+        reading = read(values, chunk_tokens=settings.chunk_tokens, unsearched=len(settings.read_fields))
+        prompts = tuple(
+            document_prompt(doc_id, part, settings.description, questions=settings.questions) for part in reading.parts
+        )
+        return _Document(doc_id, source_hash(values), reading, prompts)
+
+    async def _answered(self, documents: Sequence[_Document], budget: Budget) -> list[tuple[Answer, ...] | ModelError]:
+        """The answers to all prompts of each document, or why there are none; what is stored costs no task."""
+        stored = iter(self.known([p for d in documents for p in d.prompts]))
+        results: list[tuple[Answer, ...] | ModelError] = []
+        waiting = []
+        for place, document in enumerate(documents):
+            known = [next(stored) for _ in document.prompts]
+            if all(known):
+                admitted = not known or budget.admits()
+                results.append(tuple(a for a in known if a) if admitted else _limit())
+            else:
+                results.append(())
+                waiting.append((place, document))
+        asked = await asyncio.gather(*(self._ask(document, budget) for _, document in waiting))
+        for (place, _), answer in zip(waiting, asked, strict=True):
+            results[place] = answer
+        return results
+
+    async def _ask(self, document: _Document, budget: Budget) -> tuple[Answer, ...] | ModelError:
         async with self._places:
-            if not may_ask():
-                return ModelError("stopped at a limit", reason="limit")
+            if not budget.admits():
+                return _limit()
             if self.broken is not None:
                 return self.broken
-            try:
-                answer = await self._source.ask(self.prompt(doc_id, values))
-            except ModelError as error:
-                self._failed_in_a_row += error.reason not in _OF_ONE_DOCUMENT
-                if self._failed_in_a_row >= FAILURES_IN_A_ROW:
-                    self.broken = error
-                return error
-            self._failed_in_a_row = 0
-            return answer
+            answers = []
+            for prompt in document.prompts:
+                answer: Answer | None = None
+                budget.begin()
+                try:
+                    answer = await self._source.ask(prompt)
+                except ModelError as error:
+                    self._failed_in_a_row += error.reason not in _OF_ONE_DOCUMENT
+                    if self._failed_in_a_row >= FAILURES_IN_A_ROW:
+                        self.broken = error
+                    return error
+                finally:
+                    budget.end(answer)
+                self._failed_in_a_row = 0
+                answers.append(answer)
+            return tuple(answers)
 
-    def _clean(self, answer: Answer | ModelError | None, values: Mapping[str, Sequence[str]]) -> _Cleaned:
-        if not isinstance(answer, Answer):
-            return _Cleaned(error=answer)
-        texts = [v for vs in values.values() for v in vs]
+    def _cleaned(self, document: _Document, answers: tuple[Answer, ...] | ModelError) -> _Document:
+        if isinstance(answers, ModelError):
+            return replace(document, error=answers)
+        texts, allowed = document.reading.texts, self._human.allow
         try:
-            terms = clean_document(document_proposals(answer.text), values=texts, allowed=self._human.allow)
-            asked = document_questions(answer.text) if self._settings.questions else ()
+            proposed = _in_turn([document_proposals(a.text) for a in answers])
+            asked = _in_turn([document_questions(a.text) for a in answers]) if self._settings.questions else ()
         except ModelError as error:
-            return _Cleaned(error=error)
-        return _Cleaned(terms, clean_document(asked, values=texts, allowed=self._human.allow, questions=True))
+            return replace(document, error=error)
+        terms = clean_document(proposed, values=texts, allowed=allowed)
+        questions = clean_document(asked, values=texts, allowed=allowed, questions=True)
+        return replace(document, terms=terms, questions=questions)
 
-    def _result(
-        self,
-        values: Mapping[str, Sequence[str]],
-        answer: Answer | ModelError | None,
-        phrases: Sequence[Phrase],
-        error: ModelError | None,
-    ) -> Enriched:
-        digest = source_hash(values)
-        paid = answer if isinstance(answer, Answer) else None
+    def _judged(self, document: _Document, statistics: Statistics) -> tuple[Phrase, ...]:
+        """The phrases and questions with their verdicts, less what is held back."""
+        judged = judge_document(document.terms, statistics, rules=self._rules, human=self._human)
+        judged += judge_document(document.questions, None, rules=self._rules, human=self._human)
+        self.watch.note([p.phrase for p in judged if p.verdict is Verdict.KEPT])
+        kept = 0
+        result = []
+        for phrase in judged:
+            held = self._held_back(phrase, document, kept) if phrase.verdict is Verdict.KEPT else phrase
+            kept += held.verdict is Verdict.KEPT
+            result.append(held)
+        return tuple(result)
+
+    def _held_back(self, phrase: Phrase, document: _Document, kept: int) -> Phrase:
+        """A kept phrase, or why it is held back after all; `kept` of the document have been kept before."""
+        if self.watch.holds(phrase.phrase):
+            return replace(phrase, verdict=Verdict.BLOCKED, reason="in the terms of too many documents")
+        if document.reading.gives_orders and kept >= MOST_OF_ORDERS:
+            return replace(phrase, verdict=Verdict.CAPPED, reason=GIVES_ORDERS)
+        return phrase
+
+    def _result(self, document: _Document, phrases: Sequence[Phrase]) -> Enriched:
+        error, reading = document.error, document.reading
         if error is not None:
-            return Enriched(digest, None, reason=error.reason, error=error, answer=paid)
-        if answer is None and not any(values.values()):
-            return Enriched(digest, None, reason="no text")
+            return Enriched(document.hash, None, reason=error.reason, error=error)
+        if reading.reason:
+            return Enriched(document.hash, None, reason=reading.reason, skipped=True)
         fields = {
             "enriched_terms": [p.phrase for p in phrases if p.verdict is Verdict.KEPT],
             "sira": {
-                "source_hash": digest,
+                "source_hash": document.hash,
                 "recipe": self.recipe,
                 "enriched_at": datetime.now(UTC).isoformat(timespec="seconds"),
             },
         }
         rejected = Counter(p.verdict.value for p in phrases if p.verdict not in {None, Verdict.KEPT})
-        return Enriched(digest, fields, rejected=dict(rejected), answer=paid)
+        note = f"{IN_PART}: {reading.coverage:.0%}" if reading.coverage < 1 else ""
+        note = GIVES_ORDERS if reading.gives_orders else note
+        return Enriched(document.hash, fields, note=note, rejected=dict(rejected))
+
+
+def _limit() -> ModelError:
+    return ModelError("stopped at a limit", reason="limit")
+
+
+def _in_turn(answers: Sequence[Sequence[Proposal]]) -> list[Proposal]:
+    """The proposals of all parts of a document, the first of each before the second of any."""
+    return [p for p in chain.from_iterable(zip_longest(*answers)) if p is not None]

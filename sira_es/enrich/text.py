@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 __all__ = ["source_hash", "text_values"]
+
+BETWEEN_VALUES = "\x1f"
+BETWEEN_FIELDS = "\x1e"
 
 
 def text_values(source: Mapping[str, Any], fields: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -25,8 +27,12 @@ def text_values(source: Mapping[str, Any], fields: Sequence[str]) -> dict[str, t
 
 
 def source_hash(values: Mapping[str, Sequence[str]]) -> str:
-    """SHA-256 (hex) of the values, fields in their order: equal exactly when the texts are equal."""
-    return hashlib.sha256(json.dumps([list(v) for v in values.values()]).encode()).hexdigest()
+    """SHA-256 (hex) of the values in UTF-8, fields in their order: the one that ingest_pipelines/ computes in the cluster.
+
+    It is kept in users' indices: another format would make all their documents stale.
+    """
+    text = BETWEEN_FIELDS.join(BETWEEN_VALUES.join(v) for v in values.values())
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def _at(value: Any, path: Sequence[str]) -> Iterator[str]:

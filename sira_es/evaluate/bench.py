@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from dataclasses import asdict, replace
@@ -28,7 +29,7 @@ class Bench:
     """One index to measure on. `size` is how many hits a search asks for.
 
     `template` is a search body with {{query}}, in place of the configured baseline. Raises ConfigurationError where it
-    is none.
+    is none. `exact`: document frequencies are counted, not read from term vectors.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Bench:
         size: int = 100,
         mode: Mode | None = None,
         template: Mapping[str, Any] | None = None,
+        exact: bool = False,
     ) -> None:
         settings = sira.settings.index(index)
         self.index = index
@@ -46,6 +48,7 @@ class Bench:
         self.rules = Rules(**settings.expansion.model_dump())
         self._sira = sira
         self._size = size
+        self._exact = exact
         self._template = template if template is not None else settings.search.baseline
         self._expanded: dict[tuple[str, str], asyncio.Future[Expanded]] = {}
         self._rankings: dict[bytes, asyncio.Future[Ranking]] = {}
@@ -67,7 +70,7 @@ class Bench:
 
     async def expanded(self, query_id: str, text: str) -> Expanded:
         """The expansion of a query as configured; made once."""
-        work = self._sira.expand(text, self.index, query_id=query_id)
+        work = self._sira.expand(text, self.index, query_id=query_id, exact=self._exact, deadline=math.inf)
         found: Expanded = await _once(self._expanded, (query_id, text), work)
         return found
 
@@ -84,6 +87,8 @@ class Bench:
         if variant.plain:
             return {"query": original_query(text, shape)} if body is None else body
         expansion = expansion or await self.expansion(variant, query_id, text)
+        if (await self.expanded(query_id, text)).bare:
+            shape = replace(shape, coverage="none")
         return compile_search(text, expansion, shape, mode=variant.mode or self.mode, body=body)
 
     async def rank(self, request: Mapping[str, Any]) -> Ranking:

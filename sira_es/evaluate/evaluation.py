@@ -13,7 +13,7 @@ from sira_es.evaluate.compare import SEED, Comparison, Test, compare
 from sira_es.evaluate.findings import Finding
 from sira_es.evaluate.measures import Grades, Run, per_query
 
-__all__ = ["Evaluation", "QueryChange", "assess", "write_runs"]
+__all__ = ["Cause", "Evaluation", "Explained", "QueryChange", "assess", "write_runs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,32 @@ class QueryChange:
     @property
     def difference(self) -> float:
         return self.after - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A word of an expansion, and by how much the query's value changed because of it: without it, it was not so."""
+
+    word: str
+    change: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A query that gained or lost, with the words that did it, the most effective first."""
+
+    change: QueryChange
+    causes: tuple[Cause, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        c = self.change
+        return {
+            "query": c.query_id,
+            "text": c.text,
+            "before": c.before,
+            "after": c.after,
+            "because_of": [{"word": cause.word, "change": cause.change} for cause in self.causes],
+        }
 
 
 @dataclass(frozen=True)

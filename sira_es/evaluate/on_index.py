@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from sira_es.evaluate.bench import Bench
 from sira_es.evaluate.collections import Queries
 from sira_es.evaluate.compare import Test
-from sira_es.evaluate.evaluation import Evaluation, QueryChange
+from sira_es.evaluate.evaluation import Cause, Evaluation, Explained, QueryChange
 from sira_es.evaluate.judgments import Judgments
 from sira_es.evaluate.measures import DEFAULT_MEASURES, depth_of, per_query
 from sira_es.evaluate.overlap import Overlap, overlap
@@ -18,38 +17,12 @@ from sira_es.evaluate.run import Search, evaluate, search_all, select
 from sira_es.evaluate.variants import BASELINE, EXPANDED, Variant, another_budget
 from sira_es.vocabulary import Expansion
 
-__all__ = ["BUDGETS", "Cause", "Explained", "assess_index", "budget_curve", "compare_index", "explained"]
+__all__ = ["BUDGETS", "assess_index", "budget_curve", "compare_index", "explained"]
 
 BUDGETS = (0.0, 0.3, 0.6, 0.9, 1.2, 1.6, 2.4, 4.8)
 DOCUMENTS = "words of documents"
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """A word of an expansion, and by how much the query's value changed because of it: without it, it was not so."""
-
-    word: str
-    change: float
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """A query that gained or lost, with the words that did it, the most effective first."""
-
-    change: QueryChange
-    causes: tuple[Cause, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        c = self.change
-        return {
-            "query": c.query_id,
-            "text": c.text,
-            "before": c.before,
-            "after": c.after,
-            "because_of": [{"word": cause.word, "change": cause.change} for cause in self.causes],
-        }
 
 
 async def assess_index(

@@ -12,28 +12,42 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+from sira_es.evaluate.charts import Curve, anchors, budget_chart, changes_chart, side_of
 from sira_es.evaluate.compare import Comparison
-from sira_es.evaluate.evaluation import Evaluation, QueryChange
+from sira_es.evaluate.evaluation import Evaluation, Explained, QueryChange
 
 __all__ = ["render_report"]
 
 Terms = Mapping[str, Sequence[Mapping[str, Any]]]
 """By query id, the `terms` of `expand --json`: `word`, `confidence`, `df`, `margin`, `verdict`, `boost`."""
 
-_WIDTH, _HEIGHT, _LEFT = 960.0, 220.0, 40.0
 _COUNTED = ("kept", "pinned")
+_CHARTS = 3  # beyond so many runs, only the one that is shown gets a chart of every query
+_CAUSES = 4
 
 
 def render_report(
-    evaluation: Evaluation, terms: Terms | None = None, *, run: str | None = None, title: str = ""
+    evaluation: Evaluation,
+    terms: Terms | None = None,
+    *,
+    run: str | None = None,
+    title: str = "",
+    curve: Curve = (),
+    budget: float = 0.0,
+    causes: Sequence[Explained] = (),
 ) -> str:
-    """Return the page as HTML. The changes of `run` (the last one if not named) order the table of queries."""
+    """Return the page as HTML. The changes of `run` order the table of queries: `expanded`, or the last, if not named.
+
+    `curve` is the first measure by expansion budget, `budget` the one in force; `causes` are the worst and best queries.
+    """
     runs = [name for name in evaluation.runs if name != evaluation.baseline]
-    shown = run or (runs[-1] if runs else evaluation.baseline)
+    shown = run or ("expanded" if "expanded" in runs else runs[-1] if runs else evaluation.baseline)
     body = [
         _figures(evaluation),
         _comparisons(evaluation.comparisons, f"Against {evaluation.baseline}"),
-        *(_chart(name, evaluation) for name in runs),
+        *(changes_chart(name, evaluation) for name in runs if name == shown or len(runs) <= _CHARTS),
+        budget_chart(curve, evaluation.measures[0], budget),
+        _causes(causes, evaluation),
         _condensed(evaluation),
         _findings(evaluation),
         _queries(evaluation, shown, terms or {}),
@@ -84,7 +98,7 @@ def _comparisons(comparisons: Mapping[str, Mapping[str, Comparison]], heading: s
 def _comparison(found: Comparison) -> list[str]:
     relative = "" if found.relative is None else f"{100 * found.relative:+.1f} %"
     return [
-        f'<span class="{_side(found.difference)}">{relative}</span>',
+        f'<span class="{side_of(found.difference)}">{relative}</span>',
         f"{found.difference:+.3f}" + ("" if found.ci is None else f", {found.ci[0]:+.3f} to {found.ci[1]:+.3f}"),
         "" if found.p_t is None else f"{found.p_t:.2g}",
         "" if found.p_randomization is None else f"{found.p_randomization:.2g}",
@@ -99,47 +113,19 @@ def _signed(difference: float) -> str:
     return f"{difference:+.3f}" if difference else "0"
 
 
-def _side(difference: float) -> str:
-    return "better" if difference > 0 else "worse" if difference < 0 else ""
-
-
-def _chart(run: str, evaluation: Evaluation) -> str:
-    """Return a bar for every query, the greatest loss left and the greatest gain right; a bar links to its row."""
-    changes = evaluation.changes(run)
-    top, bottom = max(0.2, changes[-1].difference), min(-0.2, changes[0].difference)
-    anchors = _anchors(evaluation)
-    zero = _HEIGHT * top / (top - bottom)
-    step = (_WIDTH - _LEFT) / len(changes)
-    bars = []
-    for place, change in enumerate(changes):
-        if change.difference:
-            height = abs(change.difference) / (top - bottom) * _HEIGHT
-            bars.append(
-                f'<a href="#{anchors[change.query_id]}"><rect class="{_side(change.difference)}"'
-                f' x="{_LEFT + place * step:.2f}" y="{zero - height if change.difference > 0 else zero:.2f}"'
-                f' width="{step * 0.86:.2f}" height="{height:.2f}"><title>{change.difference:+.3f}'
-                f" {escape(change.text)}</title></rect></a>"
-            )
-    limit = zero + 0.1 / (top - bottom) * _HEIGHT
-    name = escape(evaluation.measures[0])
-    return (
-        f"<h2>Change of every query: {escape(run)}, {name}</h2>"
-        f'<figure><svg viewBox="0 -8 {_WIDTH:.0f} {_HEIGHT + 16:.0f}" role="img"'
-        f' aria-label="Change in {name} of every query, sorted">\n'
-        + "\n".join(bars)
-        + f'\n<line x1="{_LEFT}" x2="{_WIDTH}" y1="{zero:.2f}" y2="{zero:.2f}"/>'
-        f'<line class="limit" x1="{_LEFT}" x2="{_WIDTH}" y1="{limit:.2f}" y2="{limit:.2f}"/>'
-        + "".join(
-            f'<text x="{_LEFT - 6}" y="{y + 4:.2f}" text-anchor="end">{f"{value:+.1f}" if value else "0"}</text>'
-            for value, y in ((top, 0.0), (0.0, zero), (-0.1, limit), (bottom, _HEIGHT))
-        )
-        + "</svg></figure>"
-    )
-
-
-def _anchors(evaluation: Evaluation) -> dict[str, str]:
-    """Return the names of rows by query id: places in the file, since ids may hold anything."""
-    return {query: f"query-{place}" for place, query in enumerate(evaluation.queries, 1)}
+def _causes(causes: Sequence[Explained], evaluation: Evaluation) -> str:
+    if not causes:
+        return ""
+    rows = []
+    for found in causes:
+        change = found.change
+        words = ", ".join(f"{escape(cause.word)} {cause.change:+.3f}" for cause in found.causes[:_CAUSES])
+        link = f'<a href="#{anchors(evaluation)[change.query_id]}">{escape(change.text)}</a>'
+        rows.append([link, words or "no word alone", f"{change.before:.3f}", f"{change.after:.3f}"])
+    heading = f"Worst and best queries, {evaluation.measures[0]}, and the words that did it"
+    note = '<p class="soft">Each word was left out in turn: the number is what it changed.</p>'
+    table = _table(("query", "because of", evaluation.baseline, "expanded"), rows, 2)
+    return f"<h2>{escape(heading)}</h2>" + note + table
 
 
 def _condensed(evaluation: Evaluation) -> str:
@@ -163,14 +149,14 @@ def _findings(evaluation: Evaluation) -> str:
 def _queries(evaluation: Evaluation, run: str, terms: Terms) -> str:
     measure = evaluation.measures[0]
     header = "".join(f'<th class="number">{escape(name)}</th>' for name in (*evaluation.runs, "change"))
-    anchors = _anchors(evaluation)
+    places = anchors(evaluation)
     rows = []
     for change in evaluation.changes(run):
         values = (evaluation.values[name][measure][change.query_id] for name in evaluation.runs)
         cells = "".join(f'<td class="number">{value:.3f}</td>' for value in values)
-        side = _side(change.difference)
+        side = side_of(change.difference)
         rows.append(
-            f'<tr id="{anchors[change.query_id]}" data-change="{side}">'
+            f'<tr id="{places[change.query_id]}" data-change="{side}">'
             f"<td>{_query(change, terms.get(change.query_id, ()))}</td>{cells}"
             f'<td class="number {side}">{_signed(change.difference)}</td></tr>'
         )

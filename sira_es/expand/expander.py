@@ -1,86 +1,75 @@
-"""A query's text becomes an Expansion: the model proposes, the live index decides."""
+"""A query's text becomes an Expansion: the model proposes, the live index decides; within a deadline where one is set."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
+from sira_es.cluster.cache import SingleFlight
 from sira_es.cluster.statistics import DocumentFrequencies
 from sira_es.cluster.target import Target
-from sira_es.errors import ModelError
+from sira_es.errors import ConfigurationError, ModelError
+from sira_es.expand.breaker import Breaker
+from sira_es.expand.expanded import Expanded
+from sira_es.expand.gathered import Gathered
+from sira_es.expand.recent import Recent
+from sira_es.expand.skip import Skip, skipped, without_words
+from sira_es.expand.spelling import question, tells_case
 from sira_es.llm.answer import query_proposals
-from sira_es.llm.model import Answer, AnswerSource
+from sira_es.llm.model import Answer, AnswerSource, Prompt
 from sira_es.llm.prompts import query_prompt
+from sira_es.llm.store import StoredSource
 from sira_es.settings import IndexSettings
-from sira_es.vocabulary import HumanTerms, Rules, clean_query, expand
-from sira_es.vocabulary.model import Expansion, Phrase, Statistics, Term
+from sira_es.vocabulary import HumanTerms, Rules, clean_query
+from sira_es.vocabulary.model import Analysis, Phrase, Statistics
 
-__all__ = ["Expanded", "Expander", "Gathered"]
+__all__ = ["Expander"]
+
+GRACE = 0.03
+"""Seconds that document frequencies may take where the model has used the deadline up."""
+
+_LATE = "the cluster told no document frequencies in time"
+_NOBODY = HumanTerms()
+
+PROBE = "Sample"
+"""A capitalised word, to see what an index's analyzer makes of capitals."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """What an expansion is made from: the cleaned phrases, what the index says of them, and what people said."""
+class _Target:
+    """What queries are asked of, and how."""
 
-    text: str
-    phrases: tuple[Phrase, ...]
-    statistics: Statistics
+    target: Target
+    settings: IndexSettings
     human: HumanTerms
-
-    def expansion(self, rules: Rules) -> Expansion:
-        """The expansion under these rules; asks nobody."""
-        return expand(self.text, self.phrases, self.statistics, rules=rules, human=self.human)
-
-
-@dataclass(frozen=True, slots=True)
-class Expanded:
-    """An expansion and where it comes from.
-
-    `origin` is `store`, `model` or `recorded`, empty where there was no answer; `problem` then says why, in one line.
-    """
-
-    expansion: Expansion
-    gathered: Gathered
-    target: str
-    model: str = ""
-    origin: str = ""
-    problem: str = ""
-    seconds: float = 0.0
+    exact: bool
+    restricted: bool
 
     @property
-    def terms(self) -> tuple[Term, ...]:
-        return self.expansion.terms
+    def fields(self) -> list[str]:
+        return [name for name, _ in self.settings.fields]
 
-    def to_json(self) -> dict[str, Any]:
-        """The document that `sira-es expand --json` prints."""
-        e = self.expansion
-        return {
-            "text": e.text,
-            "target": self.target,
-            "documents": e.documents,
-            "terms": [_term(t) for t in e.terms],
-            "phrases": [_phrase(p) for p in e.phrases],
-            "scale": round(e.scale, 6),
-            "seconds": round(self.seconds, 3),
-            "model": self.model or None,
-            "from": self.origin or None,
-            **({"problem": self.problem} if self.problem else {}),
-        }
+    @property
+    def tag(self) -> tuple[object, ...]:
+        """What an expansion that is kept must have been made with."""
+        return (self.settings, self.human)
+
+    def key(self, query: tuple[str, str]) -> Hashable:
+        return (self.target.name, tuple(i.name for i in self.target.indices), self.exact, self.restricted, query)
 
 
 @dataclass(frozen=True, slots=True)
 class _Proposed:
-    """What the model said to one query, cleaned."""
+    """What the model said to one query, cleaned; or why it said nothing."""
 
     text: str
-    answer: Answer | None
-    problem: str
-    phrases: tuple[Phrase, ...]
+    answer: Answer | None = None
+    phrases: tuple[Phrase, ...] = ()
+    problem: str = ""
+    skip: Skip | None = None
 
     @property
     def askable(self) -> list[str]:
@@ -88,11 +77,19 @@ class _Proposed:
 
 
 class Expander:
-    """Expands queries against one cluster with one source of answers; None: no model, the text goes out with reach alone."""
+    """Expands queries against one cluster with one source of answers; None: no model, the text goes out with reach alone.
+
+    With a deadline it serves: what was expanded within the last minutes is given at once and looked at again in the
+    background, and a model that misses the deadline several times in a row is not waited for, though still asked.
+    """
 
     def __init__(self, frequencies: DocumentFrequencies, source: AnswerSource | None) -> None:
         self._frequencies = frequencies
         self._source = source
+        self._in_time = Breaker(longest=30.0)
+        self._recent = Recent()
+        self._flight = SingleFlight()
+        self._folds: dict[Hashable, bool] = {}
 
     async def expand(
         self,
@@ -108,9 +105,9 @@ class Expander:
     ) -> Expanded:
         """Expand one query.
 
-        `deadline` is how many seconds the model may take; None waits. An answer that comes later still fills the store.
-        `exact` asks for counts instead of term vectors; `restricted`: the caller may not see every document. Raises
-        ClusterUnreachable; a model that fails is told in `problem`.
+        `deadline` is how many seconds this may take; None waits, 0 asks no model and takes what the store knows. An
+        answer that comes later still fills the store. `exact` counts instead of reading term vectors; `restricted`: the
+        credentials may not see every document. Raises ClusterUnreachable; a model that fails is told in `problem`.
         """
         queries = [(query_id, text)]
         found = await self.expand_all(
@@ -130,87 +127,165 @@ class Expander:
         human: HumanTerms | None = None,
     ) -> list[Expanded]:
         """Expand several queries, given as (id, text), with one look-up of all their words; otherwise as `expand`."""
+        place = _Target(target, settings, human or _NOBODY, exact, restricted)
+        if deadline is None:
+            return await self._expand(queries, place, None)
+        kept = {q: self._recent.get(place.key(q), place.tag) for q in queries}
+        missing = tuple(q for q, found in kept.items() if found is None)
+        stale = tuple(q for q, found in kept.items() if found and not found[1])
+        if stale:
+            self._flight.start(("again", *map(place.key, stale)), lambda: self._keep(stale, place, deadline))
+        made: dict[tuple[str, str], Expanded] = {}
+        if missing:
+            key = (*map(place.key, missing), *map(id, place.tag), deadline > 0)
+            made = await self._flight.run(key, lambda: self._keep(missing, place, deadline))
+        return [found[0] if (found := kept[q]) else made[q] for q in queries]
+
+    async def fetch(self, text: str, target: Target, settings: IndexSettings) -> Answer | Skip:
+        """The model's answer to a query, from now on in the store; or why none is wanted. Raises ModelError."""
+        place = _Target(target, settings, _NOBODY, exact=False, restricted=False)
+        return await self._answer(("", text), place, None)
+
+    async def close(self) -> None:
+        """End what is under way in the background."""
+        await self._flight.close()
+
+    async def _keep(
+        self, queries: Sequence[tuple[str, str]], place: _Target, deadline: float
+    ) -> dict[tuple[str, str], Expanded]:
+        found = await self._expand(queries, place, time.monotonic() + deadline)
+        for query, expanded in zip(queries, found, strict=True):
+            self._recent.put(place.key(query), place.tag, expanded)
+        return dict(zip(queries, found, strict=True))
+
+    async def _expand(
+        self, queries: Sequence[tuple[str, str]], place: _Target, give_up: float | None
+    ) -> list[Expanded]:
         started = time.monotonic()
-        human = human or HumanTerms()
-        proposed = await asyncio.gather(*(self._propose(q, settings, deadline, human) for q in queries))
-        asked = [[p.text, *p.askable, *(word for word, _ in human.pins_of(p.text))] for p in proposed]
-        statistics = await self._frequencies.look_up(
-            target,
-            [text for texts in asked for text in texts],
-            fields=[n for n, _ in settings.fields],
-            main_field=settings.main,
-            exact=exact,
-            restricted=restricted,
-        )
-        rules = Rules(**settings.expansion.model_dump())
-        analyses = iter(statistics.analyses)
-        expanded = []
-        for proposal, texts in zip(proposed, asked, strict=True):
-            own = replace(statistics, analyses=tuple(islice(analyses, len(texts))))
-            gathered = Gathered(proposal.text, proposal.phrases, own, human)
-            answer = proposal.answer
-            expanded.append(
-                Expanded(
-                    expansion=gathered.expansion(rules),
-                    gathered=gathered,
-                    target=target.name,
-                    model=answer.model if answer else "",
-                    origin=answer.source if answer else "",
-                    problem=proposal.problem,
-                    seconds=time.monotonic() - started,
-                )
-            )
-        return expanded
+        proposed = await asyncio.gather(*(self._propose(q, place, give_up) for q in queries))
+        found = await self._decide(proposed, place, give_up)
+        seconds = time.monotonic() - started
+        return [replace(expanded, seconds=seconds) for expanded in found]
 
-    async def _propose(
-        self, query: tuple[str, str], settings: IndexSettings, deadline: float | None, human: HumanTerms
-    ) -> _Proposed:
-        query_id, text = query
-        answer, problem = await self._ask(text, settings, query_id, deadline)
-        phrases: tuple[Phrase, ...] = ()
-        if answer is not None:
-            try:
-                proposals = query_proposals(answer.text)
-                phrases = clean_query(proposals, text=text, language=settings.language, allowed=human.allow)
-            except ModelError as error:
-                problem = str(error)
-        return _Proposed(text, answer, problem, phrases)
-
-    async def _ask(
-        self, text: str, settings: IndexSettings, query_id: str, deadline: float | None
-    ) -> tuple[Answer | None, str]:
-        if self._source is None:
-            return None, "no model is configured for queries (llm.queries.model)"
-        if not text.strip():
-            return None, "the query is empty"
-        prompt = query_prompt(query_id, text, settings.description, settings.language)
+    async def _propose(self, query: tuple[str, str], place: _Target, give_up: float | None) -> _Proposed:
+        text = query[1]
         try:
-            return await asyncio.wait_for(self._source.ask(prompt), deadline), ""
+            answer = await self._answer(query, place, give_up)
+            if isinstance(answer, Skip):
+                return _Proposed(text, skip=answer)
+            proposals = query_proposals(answer.text)
+        except (ModelError, ConfigurationError) as error:  # the store's file may be unusable
+            return _Proposed(text, problem=str(error))
+        phrases = clean_query(proposals, text=text, language=place.settings.language, allowed=place.human.allow)
+        return _Proposed(text, answer, phrases)
+
+    async def _answer(self, query: tuple[str, str], place: _Target, give_up: float | None) -> Answer | Skip:
+        text = query[1]
+        rules = place.settings.expand_queries
+        skip = skipped(text, language=place.settings.language, fields=place.fields, allow=rules.allow, deny=rules.deny)
+        if skip is not None:
+            return skip
+        if self._source is None:
+            raise ModelError("no model is configured for queries (llm.queries.model)", reason="no model")
+        prompt = await self._prompt(query, place, give_up)
+        if await self._leaves_nothing(text, prompt, place, give_up):
+            return without_words()
+        return await self._ask(prompt, give_up)
+
+    async def _decide(self, proposed: Sequence[_Proposed], place: _Target, give_up: float | None) -> list[Expanded]:
+        """What the index says of all phrases, and of what people pinned; nothing is asked where nothing depends on it."""
+        asked: list[list[str]] = []
+        for p in proposed:
+            more = [*p.askable, *(word for word, _ in place.human.pins_of(p.text))]
+            asked.append([p.text, *more] if more or (give_up is None and p.skip is None) else [])
+        texts = [text for texts in asked for text in texts]
+        statistics = await self._look_up(texts, place, give_up) if texts else None
+        analyses = iter(statistics.analyses if statistics else ())
+        found = []
+        for said, own in zip(proposed, asked, strict=True):
+            late = bool(own) and statistics is None
+            p = replace(said, phrases=(), problem=_LATE) if late else said
+            mine = tuple(islice(analyses, len(own))) or (Analysis(p.text, ()),)
+            given = replace(statistics, analyses=mine) if statistics and own else Statistics(None, mine, "none")
+            found.append(_expanded(p, Gathered(p.text, p.phrases, given, place.human), place))
+        return found
+
+    async def _leaves_nothing(self, text: str, prompt: Prompt, place: _Target, give_up: float | None) -> bool:
+        """Whether the analyzer leaves no word of a text of one or two, asked before the model is called for it."""
+        if len(text.split()) > 2 or not isinstance(self._source, StoredSource) or self._known(prompt):
+            return False
+        statistics = await self._look_up([text], place, give_up)
+        return statistics is not None and not statistics.analyses[0].words
+
+    async def _prompt(self, query: tuple[str, str], place: _Target, give_up: float | None) -> Prompt:
+        query_id, text = query
+        fold = tells_case(text) and await self._case_is_lost(place, give_up)
+        settings = place.settings
+        return query_prompt(query_id, question(text, fold=fold), settings.description, settings.language)
+
+    async def _case_is_lost(self, place: _Target, give_up: float | None) -> bool:
+        """Whether the index's analyzer makes capitals small; asked once for each target."""
+        key = (place.target.name, place.settings.main, *(i.name for i in place.target.indices))
+        if key not in self._folds:
+            statistics = await self._look_up([PROBE], place, give_up)
+            if statistics is None or statistics.source == "none":
+                return False
+            tokens = [t for word in statistics.analyses[0].words for t in word.tokens]
+            self._folds[key] = bool(tokens) and all(t == t.lower() for t in tokens)
+        return self._folds[key]
+
+    def _known(self, prompt: Prompt) -> Answer | None:
+        return self._source.known([prompt])[0] if isinstance(self._source, StoredSource) else None
+
+    async def _ask(self, prompt: Prompt, give_up: float | None) -> Answer:
+        """The answer of store or model. Raises ModelError, also where it does not come in time."""
+        source = self._source
+        assert source is not None  # noqa: S101  the caller has looked
+        if known := self._known(prompt):
+            return known
+        wait = _seconds_to(give_up)
+        if wait == 0 and isinstance(source, StoredSource):
+            raise ModelError("the store has no answer, and no model is asked", reason="not stored")
+        waits = wait is None or self._in_time.allows()
+        try:
+            async with asyncio.timeout(wait if waits else 0):
+                answer = await source.ask(prompt)
         except TimeoutError:
-            return None, f"the model gave no answer within {deadline:g} s"
-        except ModelError as error:
-            return None, str(error)
+            if waits:
+                self._in_time.failed()
+            why = "gave no answer in time" if waits else "was too slow several times in a row and is not waited for"
+            raise ModelError(f"model {source.name} {why}; its answer is kept when it comes", reason="late") from None
+        self._in_time.succeeded()
+        return answer
+
+    async def _look_up(self, texts: Sequence[str], place: _Target, give_up: float | None) -> Statistics | None:
+        """Statistics of texts; None where they do not come in time. What was asked for goes on, for others."""
+        try:
+            async with asyncio.timeout(_seconds_to(give_up, at_least=GRACE)):
+                return await self._frequencies.look_up(
+                    place.target,
+                    texts,
+                    fields=place.fields,
+                    main_field=place.settings.main,
+                    exact=place.exact,
+                    restricted=place.restricted,
+                )
+        except TimeoutError:
+            return None
 
 
-def _term(term: Term) -> dict[str, Any]:
-    margin = None if term.margin is None or not math.isfinite(term.margin) else round(term.margin, 4)
-    return {
-        "word": term.word,
-        "phrases": list(term.phrases),
-        "tokens": list(term.tokens),
-        "confidence": term.confidence,
-        "df": term.df,
-        "exact": term.exact,
-        "margin": margin,
-        "verdict": term.verdict.value,
-        "boost": term.boost,
-    }
+def _seconds_to(time_: float | None, at_least: float = 0.0) -> float | None:
+    return None if time_ is None else max(at_least, time_ - time.monotonic())
 
 
-def _phrase(phrase: Phrase) -> dict[str, Any]:
-    return {
-        "phrase": phrase.phrase,
-        "verdict": phrase.verdict.value if phrase.verdict else None,
-        "reason": phrase.reason,
-        "for": phrase.stands_for,
-    }
+def _expanded(proposed: _Proposed, gathered: Gathered, place: _Target) -> Expanded:
+    answer = proposed.answer
+    return Expanded(
+        expansion=gathered.expansion(Rules(**place.settings.expansion.model_dump())),
+        gathered=gathered,
+        target=place.target.name,
+        model=answer.model if answer else "",
+        origin=answer.source if answer else "",
+        problem=proposed.problem,
+        skipped=proposed.skip,
+    )

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from sira_es.cluster.connect import Cluster
 from sira_es.errors import ClusterError
 
-__all__ = ["Contribution", "contributions"]
+__all__ = ["Contribution", "contributions", "parts_of"]
 
 Contribution = dict[str, Any]
 """`part` (the word, "original query" or "reach") and `score`, what it adds."""
@@ -22,7 +22,7 @@ async def contributions(
 
     Raises ClusterError.
     """
-    parts = _parts(request)
+    parts = parts_of(request)
     ids = {"ids": {"values": sorted({doc_id for _, doc_id in hits})}}
     lines: list[Mapping[str, Any]] = []
     for _, clause in parts:
@@ -45,7 +45,7 @@ async def contributions(
     return {hit: sorted(scored, key=lambda c: -c["score"]) for hit, scored in found.items()}
 
 
-def _parts(request: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def parts_of(request: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """The clauses of a compiled request, each with its name."""
     query = request["query"]
     if "rescore" in request:

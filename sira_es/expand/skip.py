@@ -115,7 +115,9 @@ _LABELS = re.compile(
     r"number|no|nr|id|tel|phone|fax|call)[.:#]*|#",
     re.IGNORECASE,
 )
-_STANDARDS = re.compile(r"(?:sha|utf|iso|iec|din|en|rfc|ieee|ansi|aes|rsa|http|ascii|cp|usb|ipv|omega)[-_]?\d", re.IGNORECASE)
+_STANDARDS = re.compile(
+    r"(?:sha|utf|iso|iec|din|en|rfc|ieee|ansi|aes|rsa|http|ascii|cp|usb|ipv|omega)[-_]?\d", re.IGNORECASE
+)
 _TOKENS = (
     ("an address", re.compile(r"(?:https?|ftps?|file|ssh|git)://\S+|www\.\S+\.\S+", re.IGNORECASE)),
     ("a mail address", re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")),

@@ -132,6 +132,15 @@ class Model:
                     await asyncio.sleep(self._pause(attempt))
             attempt += 1
 
+    async def prepare(self) -> None:
+        """Load in a thread what the first call would load: seconds of imports, some of which hold up the event loop."""
+        options = {**self._options, "model": self.name, "messages": [{"role": "user", "content": "-"}]}
+
+        def load() -> None:
+            asyncio.run(load_litellm().acompletion(mock_response="{}", api_key="none", drop_params=True, **options))
+
+        await asyncio.to_thread(load)
+
     async def close(self) -> None:
         """Connections are pooled by litellm for the whole process, and closed with it."""
 
@@ -144,6 +153,14 @@ class Model:
         except Exception:  # litellm has no class of its own for "not in the price list"
             return None
         return float(sum(costs))
+
+    def tokens(self, prompt: Prompt) -> int:
+        """Tokens of a prompt as this model counts them, as far as its tokenizer is known here. Makes no call."""
+        try:
+            counted = load_litellm().token_counter(model=self.name, messages=[dict(m) for m in prompt.messages])
+        except Exception:  # no tokenizer, or one that would have to be downloaded
+            return estimate_tokens(prompt)
+        return int(counted)
 
     async def _one_call(self, prompt: Prompt, attempt: int) -> Answer:
         async with self._slots:
@@ -221,6 +238,10 @@ class Model:
         if getattr(choice, "finish_reason", None) == "content_filter":
             raise self._error("refused", "refused the text as against its content policy; the others go on without it")
         if not isinstance(text, str) or not text.strip():
+            if getattr(choice, "finish_reason", None) == "length":
+                raise self._error(
+                    "empty answer", "thought until its answer was full; use a model that does not reason first"
+                )
             raise self._error("empty answer", "gave an empty answer; try again, or another model")
         usage = getattr(response, "usage", None)
         return Answer(

@@ -205,6 +205,7 @@ def _term(candidate: _Candidate, own_tokens: set[str], documents: int | None, ru
         idf=weight,
         margin=None if part is None else weight * (confidence - part),
         verdict=Verdict.KEPT,
+        parts=word.parts,
     )
     if candidate.keys & human.block or not (candidate.free or candidate.pin):
         return replace(term, verdict=Verdict.BLOCKED)

@@ -64,9 +64,10 @@ class Word:
     """One word of a text, as the main text field's search analyzer separates it.
 
     `text` is the surface at its offsets, `tokens` what the analyzer made of it (several over one span: decompounder,
-    word delimiter, CJK bigrams, synonyms) and the word's identity. `df` is the number of documents with it in any of
-    the text fields, `enriched_df` those with it in `enriched_terms`; None means unknown, never 0. `exact` is False
-    where df is the largest of several fields' figures.
+    word delimiter, CJK bigrams, synonyms) and the word's identity. `parts` are those of a compound whose tokens all
+    stand at one place, where a phrase would match any of them: a document has such a word if it has all parts. `df` is
+    the number of documents with the word in any of the text fields, `enriched_df` those with it in `enriched_terms`;
+    None means unknown, never 0. `exact` is False where df is the largest of several fields' figures.
     """
 
     text: str
@@ -74,6 +75,7 @@ class Word:
     df: int | None
     enriched_df: int | None = None
     exact: bool = True
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +103,10 @@ class Statistics:
 class Term:
     """A word with its verdict and weight.
 
-    `word` is what is sent to the cluster, `phrases` the phrases that proposed it, the most confident first, and
-    `confidence` that of the first (1 for a word that was only pinned). `idf` is ln(1 + (N - df + 0.5) / (df + 0.5));
-    `margin` is idf * (confidence - df/N), None where df or N is unknown. `boost` is 0 unless the verdict is kept or
-    pinned, or the word is one of the user's own that is lifted (`present`).
+    `word` is what is sent to the cluster (of a compound its `parts`, see Word), `phrases` the phrases that proposed it,
+    the most confident first, and `confidence` that of the first (1 for a word that was only pinned). `idf` is
+    ln(1 + (N - df + 0.5) / (df + 0.5)); `margin` is idf * (confidence - df/N), None where df or N is unknown. `boost` is
+    0 unless the verdict is kept or pinned, or the word is one of the user's own that is lifted (`present`).
     """
 
     word: str
@@ -118,6 +120,7 @@ class Term:
     verdict: Verdict
     boost: float = 0.0
     lifted: bool = False
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

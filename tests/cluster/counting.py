@@ -82,10 +82,12 @@ async def counted(cluster: Cluster, target: str, words: Sequence[Word], fields: 
 
     async def one(word: Word) -> tuple[str, int]:
         kind = {"type": "phrase"} if len(word.tokens) > 1 else {"operator": "and"}
-        clauses = [
+        clauses: list[Any] = [
             {"match_phrase": {f: word.text}} if "type" in kind else {"match": {f: {"query": word.text, **kind}}}
             for f in fields
         ]
+        if word.parts:
+            clauses = [{"bool": {"must": [{"match": {f: part}} for part in word.parts]}} for f in fields]
         async with gate:
             return word.text, await count(cluster, target, {"bool": {"should": clauses, "minimum_should_match": 1}})
 

@@ -243,7 +243,7 @@ async def test_a_missing_privilege_is_told_in_the_clusters_own_words(wired: Clus
     reason = "action [indices:data/write/bulk] is unauthorized for user [me], granted by the index privileges [write]"
     wire.on("/_bulk", status=403, body={"error": {"type": "security_exception", "reason": reason}, "status": 403})
     text = await refusal(lambda: wired.request("POST", "/_bulk", lines=[{}]))
-    assert text == f"POST /_bulk: not allowed with no credentials ({reason}); grant what is missing"
+    assert text == f"POST /_bulk: not allowed with no credentials ({reason}); grant the privilege 'index'"
 
 
 async def test_an_html_page_of_a_gateway_is_not_printed(wired: Cluster, wire: Wire) -> None:

@@ -37,7 +37,7 @@ def test_faq_enriched_and_expanded_gains_a_third_over_bm25(
         "--recorded", QUERY_ANSWERS, "--ablate", "--json",
     )  # fmt: skip
     figures = result.json
-    assert set(figures["runs"]) == {"baseline", "documents", "queries", "expanded"}
+    assert set(figures["runs"]) >= {"baseline", "documents", "queries", "expanded"}
     expanded = figures["compare"]["expanded"]["nDCG@10"]
     assert expanded["relative"] >= 0.33
     assert expanded["worse_by_0.1"] <= 0.02

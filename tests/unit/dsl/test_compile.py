@@ -96,6 +96,20 @@ def test_with_nothing_to_add_the_original_goes_out_alone(mode: Mode) -> None:
     assert compile_search(TEXT, expansion(), shape(), mode=mode) == {"query": ORIGINAL}
 
 
+def test_a_text_longer_than_the_engine_takes_is_asked_for_by_its_beginning() -> None:
+    """Engines count repeated words, too, when they read a query."""
+    fits = " ".join(["laptop"] * 1024)
+    assert original_query(fits, shape())["multi_match"]["query"] == fits
+    assert original_query(f"{fits} fan fan", shape())["multi_match"]["query"] == f"{fits} "
+    many = " ".join(f"w{i}" for i in range(600))
+    assert original_query(many, shape())["multi_match"]["query"].split() == many.split()[:512]
+    assert original_query(many, shape(limit=None))["multi_match"]["query"] == many
+    repeated = f"{fits} fan fan"
+    added = compile_search(repeated, expansion(text=TEXT), shape("full"))["query"]["bool"]["should"][1:]
+    assert [added[0]["multi_match"]["query"], added[1]["match"]["enriched_terms"]["query"]] == [f"{fits} "] * 2
+    assert original_query("a b", shape(limit=1))["multi_match"]["query"] == "a "
+
+
 # Coverage
 
 

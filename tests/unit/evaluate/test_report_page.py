@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 
 from sira_es.evaluate import Evaluation, Finding, assess, render_report
+from sira_es.evaluate.evaluation import Cause, Explained
 
 ATTACK = "</script><script>alert('x')</script><img src=x onerror=alert(1)>\"'&"
 TERM = {
@@ -120,3 +121,37 @@ def test_a_lone_baseline_makes_a_page_too() -> None:
     page = Page(render_report(alone))
     assert page.named("svg") == []
     assert len([row for row in page.named("tr") if "id" in row]) == 1
+
+
+def test_the_budget_curve_has_a_mark_for_each_budget_and_a_larger_one_for_that_in_force() -> None:
+    page = Page(render_report(evaluation(), curve=[(0.0, 0.5), (0.6, 0.7), (1.2, 0.8)], budget=1.2))
+    marks = page.named("circle")
+    assert [mark["r"] for mark in marks] == ["4", "4", "6"]
+    heights = [float(mark["cy"] or 0) for mark in marks]
+    assert heights == sorted(heights, reverse=True)
+    assert "nDCG@10 by expansion budget" in page.text
+
+
+def test_one_point_is_no_curve() -> None:
+    assert Page(render_report(evaluation(), curve=[(1.2, 0.8)], budget=1.2)).named("circle") == []
+
+
+def test_worst_and_best_queries_are_told_with_the_words_that_did_it() -> None:
+    found = evaluation()
+    causes = [
+        Explained(found.worst("expanded")[0], (Cause(ATTACK, -0.2), Cause("cooler", -0.1))),
+        Explained(found.best("expanded")[0], ()),
+    ]
+    page = Page(render_report(found, causes=causes))
+    assert f"{ATTACK} -0.200, cooler -0.100" in page.text
+    assert "no word alone" in page.text
+    assert page.named("img") == []
+
+
+def test_of_many_runs_only_the_one_that_is_shown_has_a_chart() -> None:
+    texts = {"q": "text"}
+    rankings = {"baseline": {"q": ["x", "a"]}, "expanded": {"q": ["a"]}} | {f"r{i}": {"q": ["a"]} for i in range(4)}
+    many = assess(texts, {"q": {"a": 1}}, rankings, baseline="baseline", measures=("nDCG@10",))
+    page = Page(render_report(many))
+    assert len(page.named("svg")) == 1
+    assert "Change of every query: expanded" in page.text

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from unit.vocabulary.toy_index import verdicts
 
 from sira_es.vocabulary import Phrase, Proposal, clean_document, clean_query, normalise
+from unit.vocabulary.toy_index import verdicts
 
 
 def query(*phrases: str, text: str = "a query", language: str = "", allowed: frozenset[str] = frozenset()):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from unit.vocabulary.toy_index import ToyIndex, verdicts
 
 from sira_es.vocabulary import HumanTerms, Proposal, Rules, Statistics, clean_document, judge_document
+from unit.vocabulary.toy_index import ToyIndex, verdicts
 
 
 def test_a_phrase_unknown_to_the_corpus_is_kept():

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from unit.vocabulary.toy_index import ToyIndex, term, verdicts, words
 
 from sira_es.errors import InputError
 from sira_es.vocabulary import Analysis, HumanTerms, Proposal, Rules, Statistics, Word, clean_query, expand
+from unit.vocabulary.toy_index import ToyIndex, term, verdicts, words
 
 
 def expand_over(text, proposals, *analyses, documents=1000):

@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.vocabulary.toy_index import ToyIndex
 
 import sira_es.vocabulary as room
 from sira_es.vocabulary import HumanTerms, Proposal, Rules, Verdict, clean_document, clean_query
+from unit.vocabulary.toy_index import ToyIndex
 
 LETTERS = st.sampled_from(
     [*"abcdexyz éßİı東ノйअी", "\x00", "\ud800", "\u202e", "👩‍💻", "\u0301", "\u200d", "-", "+", "\n"]

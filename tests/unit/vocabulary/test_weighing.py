@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from unit.vocabulary.toy_index import ToyIndex, term, verdicts, words
 
 from sira_es.vocabulary import HumanTerms, Rules
+from unit.vocabulary.toy_index import ToyIndex, term, verdicts, words
 
 
 def idf(df: float, documents: int = 1000) -> float:

@@ -77,6 +77,24 @@ def test_weights_and_patterns_are_resolved() -> None:
     assert FIELDS.resolve(["title^3", "text*"]) == {"title": 3, "text": 1, "text.en": 1}
 
 
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("*", {"title", "text", "text.en", "title.keyword"}),
+        ("t*t*e", {"title"}),
+        ("ti*e", {"title"}),
+        ("*t*", {"title", "text", "text.en", "title.keyword"}),
+        ("text*text", set()),
+        ("text**", {"text", "text.en"}),
+        ("*.*", {"text.en", "title.keyword"}),
+        ("*" * 5000 + "q", set()),
+        ("*t" * 5000 + "q", set()),
+    ],
+)
+def test_a_star_stands_for_any_characters(pattern: str, names: set[str]) -> None:
+    assert set(FIELDS.resolve([pattern])) == names
+
+
 def test_the_highest_weight_counts_where_a_field_is_named_twice() -> None:
     assert FIELDS.resolve(["title^3", "t*^2", "title"])["title"] == 3
 

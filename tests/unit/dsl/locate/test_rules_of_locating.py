@@ -432,8 +432,13 @@ def test_what_stands_beside_the_query_is_no_hindrance(beside: str) -> None:
 
 def test_a_highlight_of_several_queries_passes() -> None:
     hybrid = {"query": {"hybrid": {"queries": [MATCH]}}, "highlight": {"fields": {"title": {}}}}
-    assert passes(hybrid) == "highlight without one query"
+    assert passes(hybrid) == "highlight of several queries"
     assert located({**hybrid, "highlight": {"highlight_query": MATCH}})
+
+
+def test_more_highlights_than_anyone_needs_pass() -> None:
+    collapse = {"field": "brand", "inner_hits": [{"name": str(i), "highlight": {}} for i in range(20_000)]}
+    assert passes({"query": MATCH, "collapse": collapse}) == "highlight of several queries"
 
 
 # Modes

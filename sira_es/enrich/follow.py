@@ -1,0 +1,56 @@
+"""Staying with an index: one pass after another, through restarts of nodes and pauses of the model."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from sira_es.enrich.report import EnrichReport
+from sira_es.errors import ClusterError, ClusterRefused, ModelError, SiraError
+
+__all__ = ["RETRY_SECONDS", "follow"]
+
+RETRY_SECONDS = 600.0
+"""How long a document that failed rests before it is tried again."""
+
+LONGEST_PAUSE = 60.0
+IDLE_SHARE = 9  # a pass that found nothing is followed by a pause of nine times its length
+_FOR_GOOD = frozenset({"wrong key", "unknown model", "quota", "bad request"})
+
+
+async def follow(
+    one_pass: Callable[[], Awaitable[EnrichReport | None]],
+    *,
+    pause: float,
+    on_trouble: Callable[[SiraError], None],
+) -> EnrichReport:
+    """Make passes, `pause` seconds apart, until one stops at a limit; its report.
+
+    A pass returns None where there was nothing to do. What passes by itself (a node that restarts, a model that fails)
+    is told to `on_trouble` and waited for; anything else is raised.
+    """
+    troubles = 0
+    while True:
+        started = time.monotonic()
+        try:
+            report = await one_pass()
+            troubles = 0
+        except (ClusterError, ModelError) as error:
+            if not _passes(error):
+                raise
+            on_trouble(error)
+            troubles += 1
+            await asyncio.sleep(min(LONGEST_PAUSE, pause * 2.0**troubles))
+            continue
+        if report is not None and report.stopped:
+            return report
+        lasted = time.monotonic() - started
+        worked = report is not None and report.done
+        await asyncio.sleep(pause if worked else max(pause, min(LONGEST_PAUSE * 10, IDLE_SHARE * lasted)))
+
+
+def _passes(error: ClusterError | ModelError) -> bool:
+    if isinstance(error, ModelError):
+        return error.reason not in _FOR_GOOD
+    return not isinstance(error, ClusterRefused) or error.status in {404, 429} or error.status >= 500

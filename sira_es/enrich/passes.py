@@ -1,0 +1,104 @@
+"""Which documents a pass over a target has to look at: pending ones, those of another recipe, those written since.
+
+A shard gives every operation the next `_seq_no`, and knows up to which one (its global checkpoint) all copies hold
+everything. A pass that went through a shard without leaving a changed document behind has seen all up to the
+checkpoint that it began with; where the only writes since were its own, up to the present one. The next pass asks for
+what has a higher number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sira_es.cluster.connect import Cluster, expected, segment
+from sira_es.cluster.target import Target
+from sira_es.errors import ClusterRefused
+
+__all__ = ["Shard", "pending_query", "shards_of", "wanted"]
+
+HASHED = {"exists": {"field": "sira.source_hash"}}
+_NOT_TOLD = frozenset({400, 403, 404, 405})
+
+
+@dataclass(slots=True)
+class Shard:
+    """One shard of a target, as a target of its own, in one pass.
+
+    `checkpoint` is its global checkpoint when the pass began, None where the cluster does not tell. `updated` counts
+    our own writes, `unsettled` the documents with older terms that could not be done: those would be forgotten if the
+    next pass began behind them.
+    """
+
+    target: Target
+    index: str
+    number: int
+    uuid: str = ""
+    checkpoint: int | None = None
+    updated: int = field(default=0, compare=False)
+    unsettled: int = field(default=0, compare=False)
+
+
+async def shards_of(cluster: Cluster, target: Target) -> list[Shard]:
+    """Every shard that a target reaches, with its checkpoint; what it holds is visible to a search that begins now."""
+    told = await checkpoints(cluster, target)
+    try:
+        await cluster.request("POST", f"/{segment(target.name)}/_refresh")
+    except ClusterRefused as error:
+        if error.status not in _NOT_TOLD:
+            raise
+        told = {}  # documents below the checkpoint may not be visible yet
+    shards = []
+    for index in target.indices:
+        for number in index.reached:
+            alone = replace(target, indices=(replace(index, reached=(number,)),))
+            uuid, checkpoint = told.get((index.name, number), ("", None))
+            shards.append(Shard(alone, index.name, number, uuid, checkpoint))
+    return shards
+
+
+async def checkpoints(cluster: Cluster, target: Target) -> dict[tuple[str, int], tuple[str, int | None]]:
+    """UUID of the index and global checkpoint of each shard; empty where it may not be asked (privilege `monitor`)."""
+    try:
+        answer = await cluster.request(
+            "GET",
+            f"/{segment(target.name)}/_stats/docs",
+            params={"level": "shards", "filter_path": "indices.*.uuid,indices.*.shards.*.seq_no"},
+        )
+    except ClusterRefused as error:
+        if error.status not in _NOT_TOLD:
+            raise
+        return {}
+    with expected(f"the statistics of '{target.name}'"):
+        return {
+            (name, int(number)): (
+                str(index["uuid"]),
+                max((copy["seq_no"]["global_checkpoint"] for copy in copies if "seq_no" in copy), default=None),
+            )
+            for name, index in ((answer or {}).get("indices") or {}).items()
+            for number, copies in index.get("shards", {}).items()
+        }
+
+
+def pending_query(fields: Sequence[str], recipe: str) -> dict[str, Any]:
+    """Documents with a text that have no terms, or terms made by another recipe. Without `fields`: with or without text."""
+    pending: dict[str, Any] = {"bool": {"must_not": [HASHED]}}
+    if fields:
+        pending["bool"]["filter"] = [
+            {"bool": {"should": [{"exists": {"field": f}} for f in fields], "minimum_should_match": 1}}
+        ]
+    other = {"bool": {"filter": [HASHED], "must_not": [{"term": {"sira.recipe": recipe}}]}}
+    return {"bool": {"should": [pending, other], "minimum_should_match": 1}}
+
+
+def wanted(
+    shard: Shard, cursor: int, fields: Sequence[str], recipe: str, query: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What a pass reads of a shard whose documents up to `cursor` are known to be done."""
+    written: dict[str, Any] = HASHED
+    if shard.checkpoint is not None:
+        among = {"range": {"_seq_no": {"gt": cursor, "lte": shard.checkpoint}}}
+        written = {"bool": {"filter": [HASHED, among]}}
+    due = {"bool": {"should": [pending_query(fields, recipe), written], "minimum_should_match": 1}}
+    return {"bool": {"filter": [due, *([query] if query else [])]}}

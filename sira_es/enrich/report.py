@@ -1,0 +1,160 @@
+"""Where a run stops, how far it is, and what it tells at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sira_es.errors import ConfigurationError
+from sira_es.llm.model import Answer
+
+__all__ = ["Budget", "EnrichReport", "Limits", "Progress"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a run stops, with exit code 4: cost in US dollars, documents, seconds. None: no limit."""
+
+    cost: float | None = None
+    documents: int | None = None
+    seconds: float | None = None
+
+
+class Budget:
+    """What a run has spent of its limits. `hit` names the limit that was reached, empty while none was.
+
+    Calls under way count with the mean cost of those that were answered, so that a limit of cost is passed by no more
+    than calls cost more than that; the first calls, as many as run at a time, have no mean yet.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.started = time.monotonic()
+        self.hit = ""
+        self.calls = 0
+        self.tokens = 0
+        self.cost = 0.0
+        self._documents = 0
+        self._under_way = 0
+        self._unpriced = ""
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    def over(self) -> bool:
+        """Whether a limit of cost or time is reached."""
+        mean = self.cost / self.calls if self.calls else 0.0
+        expected = self.cost + (self._under_way + 1) * mean
+        if self.limits.cost is not None and (expected > self.limits.cost or self.cost >= self.limits.cost):
+            self.hit = self.hit or "cost"
+        elif self.limits.seconds is not None and self.seconds >= self.limits.seconds:
+            self.hit = self.hit or "time"
+        return bool(self.hit)
+
+    def admits(self) -> bool:
+        """Whether one more document may be worked on; it is counted."""
+        if self.over():
+            return False
+        if self.limits.documents is not None and self._documents >= self.limits.documents:
+            self.hit = "documents"
+            return False
+        self._documents += 1
+        return True
+
+    def begin(self) -> None:
+        """A call goes out."""
+        self._under_way += 1
+
+    def end(self, answer: Answer | None) -> None:
+        """It came back, with an answer or an error. An answer of unknown price ends a run with a limit of cost."""
+        self._under_way -= 1
+        if answer is None or answer.source != "model":
+            return
+        self.calls += 1
+        self.tokens += answer.prompt_tokens + answer.completion_tokens
+        self.cost += answer.cost or 0.0
+        if answer.cost is None and self.limits.cost is not None:
+            self.hit, self._unpriced = "cost", answer.model
+
+    def check(self) -> None:
+        """Raise ConfigurationError where the limit of cost cannot be kept, for want of a price."""
+        if self._unpriced:
+            raise ConfigurationError(
+                f"no price is known for {self._unpriced}, so --max-cost cannot be kept; use --max-docs instead"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is. `total` is what was to be done when it began; `held` are words held back, with their share."""
+
+    total: int
+    done: int = 0
+    enriched: int = 0
+    unchanged: int = 0
+    stale: int = 0
+    failed: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    noted: Mapping[str, int] = field(default_factory=dict)
+    held: Mapping[str, float] = field(default_factory=dict)
+    terms: int = 0
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Documents a second."""
+        return self.done / self.seconds if self.seconds else 0.0
+
+    @property
+    def seconds_left(self) -> float:
+        return (self.total - self.done) / self.rate if self.rate and self.total > self.done else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EnrichReport:
+    """What `enrich --json` and `status --json` print. `stopped` names the limit that ended the run, empty where none did.
+
+    `skipped` counts documents with nothing to read, `noted` those read in part or with texts that give orders to
+    models, `held` the words that were held back, with the share of the documents whose terms have them.
+    """
+
+    documents: int
+    enriched: int
+    pending: int
+    stale: int
+    failed: Mapping[str, int]
+    terms_per_document: float
+    calls: int
+    tokens: int
+    cost: float
+    seconds: float
+    stopped: str = ""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    noted: Mapping[str, int] = field(default_factory=dict)
+    held: Mapping[str, float] = field(default_factory=dict)
+    done: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of interface `enrich --json`."""
+        return {
+            "documents": self.documents,
+            "enriched": self.enriched,
+            "pending": self.pending,
+            "stale": self.stale,
+            "failed": dict(self.failed),
+            "skipped": dict(self.skipped),
+            "noted": dict(self.noted),
+            "held_back": {word: round(share, 3) for word, share in self.held.items()},
+            "terms_per_document": round(self.terms_per_document, 2),
+            "calls": self.calls,
+            "tokens": self.tokens,
+            "cost": round(self.cost, 6),
+            "seconds": round(self.seconds, 1),
+            **({"stopped": self.stopped} if self.stopped else {}),
+        }

@@ -1,0 +1,145 @@
+"""What is written into documents, and taken out again, with what becomes of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from sira_es.cluster.connect import Cluster, expected, segment
+from sira_es.cluster.scan import Hit, reread, scan
+from sira_es.cluster.target import Target
+from sira_es.cluster.write import Change, Outcome, update
+from sira_es.enrich.ledger import Ledger
+from sira_es.enrich.page import Enriched
+from sira_es.enrich.passes import HASHED
+from sira_es.errors import ClusterError, UnsupportedError
+
+__all__ = ["forget_deleted", "take_out", "trial", "write"]
+
+CONFLICT_TRIES = 4
+PAGE = 200
+NO_SUCH_VERSION = 2**53  # a _seq_no that no document has: an update that asks for it cannot change anything
+
+
+async def write(
+    cluster: Cluster,
+    pairs: Sequence[tuple[Hit, Enriched]],
+    *,
+    fields: Sequence[str],
+    hash_of: Callable[[Mapping[str, Any]], str],
+) -> dict[tuple[str, str], Outcome]:
+    """Write, and where somebody else wrote first read again and retry while the text is still the same."""
+    outcomes: dict[tuple[str, str], Outcome] = {}
+    left = list(pairs)
+    for _ in range(CONFLICT_TRIES):
+        if not left:
+            break
+        results = await update(cluster, [Change(h, dict(r.fields or {})) for h, r in left])
+        outcomes.update({(h.index, h.id): o for (h, _), o in zip(left, results, strict=True)})
+        conflicts = [p for p, o in zip(left, results, strict=True) if o.status == "conflict"]
+        fresh = await reread(cluster, [h for h, _ in conflicts], source=[*fields, "sira"])
+        left = [
+            (now, r)
+            for (_, r), now in zip(conflicts, fresh, strict=True)
+            if now is not None and hash_of(now.source) == r.source_hash
+        ]
+    return outcomes
+
+
+async def trial(cluster: Cluster, target: Target) -> None:
+    """Have the cluster refuse an update that cannot change anything, before a model is paid: the refusal says whether
+    these credentials may update documents of this target at all.
+
+    Raises UnsupportedError where they may not (a role with document- or field-level security, a block).
+    """
+    body = {"size": 1, "seq_no_primary_term": True, "_source": False, "query": {"match_all": {}}}
+    answer = await cluster.request("POST", f"/{segment(target.name)}/_search", body=body)
+    with expected(f"a search of '{target.name}'"):
+        found = [
+            Hit(h["_index"], h["_id"], h.get("_routing"), NO_SUCH_VERSION, h["_primary_term"], {})
+            for h in answer["hits"]["hits"]
+        ]
+    for outcome in await update(cluster, [Change(hit, {"enriched_terms": []}) for hit in found]):
+        if outcome.status == "failed":
+            raise UnsupportedError(
+                f"documents of '{outcome.index}' cannot be updated: {outcome.reason}; grant 'index' to a role without "
+                "document or field level security, or lift the block; no model was asked"
+            )
+
+
+async def take_out(
+    cluster: Cluster,
+    target: Target,
+    *,
+    query: Mapping[str, Any] | None,
+    on_page: Callable[[Sequence[Hit], int], None],
+) -> int:
+    """Remove our fields from the documents that have them, and match `query`; returns from how many.
+
+    `on_page` is told each page, and how many so far. Raises ClusterError where some could not be done.
+    """
+    asked = {"bool": {"filter": [HASHED, *([query] if query else [])]}}
+    removed = 0
+    left: Counter[str] = Counter()
+    ours = ["sira", "enriched_terms"]
+    async with aclosing(scan(cluster, target, query=asked, source=ours, page_size=PAGE)) as pages:
+        async for hits in pages:
+            outcomes = await _remove(cluster, hits)
+            removed += sum(o.status in {"updated", "noop", "missing"} for o in outcomes)
+            left.update(o.reason or o.status for o in outcomes if o.status in {"failed", "conflict"})
+            on_page(hits, removed)
+    if left:
+        reason, count = left.most_common(1)[0]
+        raise ClusterError(
+            f"{sum(left.values())} documents of {target.name} keep what was added ({count}: {reason}); "
+            "run 'sira-es enrich --undo' again"
+        )
+    return removed
+
+
+async def _remove(cluster: Cluster, hits: Sequence[Hit]) -> list[Outcome]:
+    """Remove what was added; documents that somebody changed meanwhile are read again and tried again."""
+    settled: list[Outcome] = []
+    for tries_left in reversed(range(CONFLICT_TRIES)):
+        outcomes = await update(cluster, [Change(h, None) for h in hits])
+        conflicts = [h for h, o in zip(hits, outcomes, strict=True) if o.status == "conflict"]
+        settled += [o for o in outcomes if o.status != "conflict" or not tries_left]
+        hits = [h for h in await reread(cluster, conflicts, source=["sira"]) if h is not None] if tries_left else []
+        if not hits:
+            break
+    return settled
+
+
+async def forget_deleted(
+    cluster: Cluster, ledger: Ledger, key: str, after: tuple[str, str] = ("", ""), *, most: int = 500
+) -> tuple[str, str]:
+    """Drop those of the next `most` documents of the ledger that the cluster has no more; returns where to go on."""
+    listed = ledger.documents(key, after, most)
+    gone: list[tuple[str, str]] = []
+    for index in sorted({index for index, _ in listed}):
+        ids = [doc_id for name, doc_id in listed if name == index]
+        body = {"size": len(ids), "_source": False, "query": {"ids": {"values": ids}}}
+        answer = await cluster.request(
+            "POST", f"/{segment(index)}/_search", params={"ignore_unavailable": True}, body=body
+        )
+        with expected(f"a search of '{index}'"):
+            if answer["_shards"]["failed"]:
+                continue
+            there = {h["_id"] for h in answer["hits"]["hits"]}
+        gone += [(index, doc_id) for doc_id in ids if doc_id not in there]
+    ledger.forget(key, gone)
+    return listed[-1] if len(listed) == most else ("", "")
+
+
+def with_terms(hit: Hit, result: Enriched) -> bool:
+    """Whether a document has the terms of the result already."""
+    held = hit.source.get("enriched_terms") or []
+    return (held if isinstance(held, list) else [held]) == result.terms
+
+
+def as_found(result: Enriched, hit: Hit) -> Enriched:
+    """The result with the recipe of the document as it is: only the terms are new."""
+    return replace(result, fields={"enriched_terms": result.terms, "sira": hit.source["sira"]})

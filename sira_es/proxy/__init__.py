@@ -1,0 +1,1 @@
+"""The drop-in proxy: searches go on to the cluster with better text clauses, everything else as it came."""

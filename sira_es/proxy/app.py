@@ -1,0 +1,223 @@
+"""The ASGI application: searches are read, everything else goes through."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+
+from sira_es.dsl.endpoint import Endpoint, endpoint
+from sira_es.errors import SiraError
+from sira_es.proxy.access_log import access_log
+from sira_es.proxy.downstream import ClientLeft, Cut, Downstream, Receive, Send
+from sira_es.proxy.exchange import Answer, Exchange
+from sira_es.proxy.memory import LocalMemory, Memory
+from sira_es.proxy.metrics import Metrics
+from sira_es.proxy.options import Options
+from sira_es.proxy.outcome import NOT_LOOKED_AT, Outcome, Stages, own_headers, told
+from sira_es.proxy.own_pages import PREFIX, own_page
+from sira_es.proxy.planning import READ_LIMIT, Plan, plain
+from sira_es.proxy.room import Room
+from sira_es.proxy.server import TARGET
+from sira_es.proxy.shadow import Shadow
+from sira_es.proxy.streaming import pass_through, tell
+from sira_es.proxy.upstream import Lost, Unreachable
+from sira_es.proxy.wire import BadRequest, Request, returned_headers
+from sira_es.settings import Settings
+
+__all__ = ["Proxy"]
+
+log = logging.getLogger(__name__)
+
+
+class Proxy:
+    """`load` reads the configuration, again at each SIGHUP. `quiet`: no access log. `memory` makes what is remembered."""
+
+    def __init__(
+        self,
+        load: Callable[[], Settings],
+        options: Options,
+        *,
+        memory: Callable[[Settings], Memory] = lambda _: LocalMemory(),
+        quiet: bool = False,
+    ) -> None:
+        self._load = load
+        self._options = options
+        self._make_memory = memory
+        self._metrics = Metrics()
+        self._log = None if quiet else access_log()
+        self._room: Room | None = None
+        self._shadow: Shadow | None = None
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, send)
+
+    # Starting, reloading, ending
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            self._room = self._make(self._load())
+            self._shadow = Shadow(self._room, self._metrics) if self._options.shadow else None
+        except SiraError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        for task in self._background:
+            task.cancel()
+        if self._shadow is not None:
+            await self._shadow.close()
+        await self._room.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def _make(self, settings: Settings) -> Room:
+        return Room(settings, self._options, self._make_memory(settings), self._metrics)
+
+    def reload(self) -> None:
+        """Read the configuration again; one with an error changes nothing. Requests under way end with the old one."""
+        try:
+            room = self._make(self._load())
+        except SiraError as error:
+            self._metrics.reloads.labels("failed").inc()
+            log.error("the configuration stays as it was: %s", error)
+            return
+        old, self._room = self._room, room
+        if self._shadow is not None:
+            self._shadow.room = room
+        self._metrics.reloads.labels("done").inc()
+        if old is not None:
+            task = asyncio.create_task(old.close())
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+
+    # Serving
+
+    async def _serve(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        client = Downstream(receive, send)
+        peer = scope.get("client") or ("", 0)
+        told_as: tuple[str, tuple[Outcome, ...]] = ("refused", ())
+        self._metrics.in_flight.inc()
+        try:
+            request = Request(scope["method"], scope[TARGET], scope["headers"], peer[0])
+            told_as = await self._answer(request, client)
+        except BadRequest as error:
+            await client.refuse(400, "sira_bad_request", str(error))
+        except (Unreachable, Lost) as error:
+            await tell(client, error)
+        except ClientLeft:
+            pass
+        except asyncio.CancelledError:
+            if not client.left:
+                raise
+        except Cut:
+            raise
+        except Exception as error:
+            log.error("unexpected %s", type(error).__name__, exc_info=error)
+            if client.started:
+                raise Cut from None
+            await client.refuse(502, "sira_error", "unexpected error; see the log")
+        finally:
+            client.close()
+            self._metrics.in_flight.dec()
+            self._note(scope, client, told_as, time.perf_counter() - started)
+
+    async def _answer(self, request: Request, client: Downstream) -> tuple[str, tuple[Outcome, ...]]:
+        """Serve a request; returns what kind it was, and what became of its searches."""
+        room = self._room
+        assert room is not None  # noqa: S101  made before the first request is taken
+        with room:
+            if request.path.startswith(PREFIX):
+                await own_page(room, request, client, self._metrics)
+                return "own", ()
+            found = endpoint(request.method, request.target)
+            if found is None:
+                await pass_through(room.upstream, request, client)
+                return "passed", (NOT_LOOKED_AT,)
+            return found.kind, await self._search(room, request, found, client)
+
+    async def _search(self, room: Room, request: Request, found: Endpoint, client: Downstream) -> tuple[Outcome, ...]:
+        stages = Stages()
+        body, rest = await client.read(READ_LIMIT)
+        if rest is not None:
+            outcome = Outcome("skipped", "body too large")
+            own = [(b"x-sira-expansion", str(outcome).encode())]
+            await pass_through(room.upstream, request, client, begun=(body, rest), own=own)
+            return (outcome,)
+        client.watch()
+        plan = await self._plan(room, request, found, body, stages)
+
+        def refused(position: int) -> None:
+            search = next(r for r in plan.changed if r.position == position)
+            room.shapes.remember(search.index, search.original)
+            self._metrics.refused.inc()
+
+        exchange = Exchange(room.upstream, request, body, plan, refused)
+        answer = await exchange.run()
+        stages.done("upstream")
+        if self._shadow is not None and plan.body is None and found.kind == "search":
+            self._shadow.offer(request, found, body, answer, stages.seconds["upstream"])
+        self._metrics.stages(stages.seconds)
+        for outcome in exchange.outcomes:
+            self._metrics.outcome(outcome)
+        await _give(answer, client, exchange.outcomes, stages)
+        return exchange.outcomes
+
+    async def _plan(self, room: Room, request: Request, found: Endpoint, body: bytes, stages: Stages) -> Plan:
+        try:
+            return await room.planner.plan(request, found, body, stages)
+        except Exception as error:  # whatever it is, the caller's own bytes go out
+            log.error("not rewritten: unexpected %s", type(error).__name__, exc_info=error)
+            return plain("failed", "error")
+
+    def _note(
+        self, scope: dict[str, Any], client: Downstream, told_as: tuple[str, tuple[Outcome, ...]], seconds: float
+    ) -> None:
+        kind, outcomes = told_as
+        self._metrics.requests.labels(kind, str(client.status)).inc()
+        if self._log is None:
+            return
+        more = {"expansion": told(outcomes)} if outcomes and kind != "passed" else {}
+        if client.left:
+            more["left"] = "client"
+        self._log.info(
+            "request",
+            method=scope["method"],
+            path=scope[TARGET].partition(b"?")[0].decode("utf-8", "replace"),
+            status=client.status,
+            bytes=client.sent,
+            ms=round(1000 * seconds, 2),
+            kind=kind,
+            client=(scope.get("client") or ("",))[0],
+            **more,
+        )
+
+
+async def _give(answer: Answer, client: Downstream, outcomes: tuple[Outcome, ...], stages: Stages) -> None:
+    headers = returned_headers(answer.headers, own_headers(outcomes, stages))
+    if answer.rest is None:
+        if not any(name.lower() == b"content-length" for name, _ in headers):
+            headers.append((b"content-length", str(len(answer.body)).encode()))
+        await client.answer(answer.status, headers, answer.body)
+        return
+    try:
+        await client.start(answer.status, headers)
+        await client.write(answer.body)
+        async for part in answer.rest.content.iter_any():
+            await client.write(part)
+        await client.finish()
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        raise Cut from None
+    finally:
+        answer.rest.close()

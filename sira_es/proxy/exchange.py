@@ -1,0 +1,206 @@
+"""A search and its answer: sent rewritten, and as the caller sent it wherever that does not work out."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import aiohttp
+import orjson
+
+from sira_es.proxy.outcome import Outcome
+from sira_es.proxy.planning import Plan
+from sira_es.proxy.upstream import Lost, Node, Upstream
+from sira_es.proxy.wire import RawHeaders, Request
+
+__all__ = ["Answer", "Exchange"]
+
+HELD = 8 << 20
+"""Bytes of an answer that are held before it goes back, so that another node can be asked if it breaks off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of the cluster. `rest` is set where it is longer than what is held: what follows `body`."""
+
+    status: int
+    headers: RawHeaders
+    body: bytes
+    node: Node
+    rest: aiohttp.ClientResponse | None = None
+
+    @property
+    def whole(self) -> bytes | None:
+        """The body without compression; None where it is not held whole or not readable."""
+        if self.rest is not None:
+            return None
+        encoding = next((v.lower() for k, v in self.headers if k.lower() == b"content-encoding"), b"")
+        if encoding in {b"", b"identity"}:
+            return self.body
+        try:
+            return zlib.decompress(self.body, zlib.MAX_WBITS | 32) if encoding in {b"gzip", b"deflate"} else None
+        except zlib.error:
+            return None
+
+
+class Exchange:
+    """One search. `refused` is called with each rewritten search that the cluster took only as the caller sent it."""
+
+    def __init__(
+        self, upstream: Upstream, request: Request, body: bytes, plan: Plan, refused: Callable[[int], None]
+    ) -> None:
+        self._upstream = upstream
+        self._request = request
+        self._body = body
+        self._plan = plan
+        self._refused = refused
+        self.outcomes = plan.outcomes
+
+    async def run(self) -> Answer:
+        """The answer for the client; `outcomes` then say what became of the plan. Raises Unreachable, Lost."""
+        if self._plan.body is None:
+            return await self._own()
+        if self._plan.rescue:
+            return await self._rescued(self._plan.body)
+        try:
+            answer = await self._fetch(self._plan.body)
+        except Lost as lost:
+            if lost.timed_out:
+                raise
+            self._fell_back("answer lost")
+            return await self._fetch(None, but=lost.node)
+        failing = _failing(answer, len(self._plan.outcomes))
+        return await self._settled(answer, failing) if failing else answer
+
+    async def _own(self) -> Answer:
+        try:
+            return await self._fetch(None)
+        except Lost as lost:
+            if lost.timed_out:
+                raise
+            return await self._fetch(None, but=lost.node)
+
+    async def _settled(self, answer: Answer, failing: set[int]) -> Answer:
+        """Something went wrong with the rewritten body: the caller's own decides whether that is ours."""
+        ours = [r for r in self._plan.changed if r.position in failing]
+        if not ours:
+            return answer
+        _close(answer)
+        own = await self._own()
+        still = _failing(own, len(self._plan.outcomes))
+        for r in ours:
+            if r.position not in still:
+                self._refused(r.position)
+        self._fell_back("refused")
+        return own
+
+    async def _rescued(self, wider: bytes) -> Answer:
+        own = await self._own()
+        if _finds_something(own):
+            self.outcomes = tuple(replace(o, state="skipped", reason="found without") for o in self.outcomes)
+            return own
+        try:
+            answer = await self._fetch(wider)
+        except Lost:
+            self._fell_back("answer lost")
+            return own
+        if answer.status >= 300 or _failing(answer, 1):
+            _close(answer)
+            self._refused(0)
+            self._fell_back("refused")
+            return own
+        return answer
+
+    def _fell_back(self, reason: str) -> None:
+        changed = {r.position for r in self._plan.changed}
+        self.outcomes = tuple(
+            Outcome("failed", reason) if i in changed else outcome for i, outcome in enumerate(self.outcomes)
+        )
+
+    async def _fetch(self, body: bytes | None, *, but: Node | None = None) -> Answer:
+        """Send a body, None for the caller's own, and hold the answer. Raises Unreachable, Lost."""
+        request = self._request
+        if body is None:
+            headers, data = request.headers, self._body or None
+        else:
+            headers, data = request.headers_for(body), body
+        response, node = await self._upstream.send(request.method, request.target, headers, data, but=but)
+        try:
+            return await _held(response, node)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            response.close()
+            raise Lost(node, error) from None
+        except BaseException:
+            response.close()  # the client has left: so is the search to be
+            raise
+
+
+async def _held(response: aiohttp.ClientResponse, node: Node) -> Answer:
+    length = response.content_length
+    if length is not None and length <= HELD:
+        return Answer(response.status, list(response.raw_headers), await response.read(), node)
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > HELD:
+            return Answer(response.status, list(response.raw_headers), b"".join(parts), node, response)
+    response.release()
+    return Answer(response.status, list(response.raw_headers), b"".join(parts), node)
+
+
+def _close(answer: Answer) -> None:
+    if answer.rest is not None:
+        answer.rest.close()
+
+
+_SHARDS = re.compile(rb'"_shards"\s*:\s*\{[^{}]*?"failed"\s*:\s*([1-9]\d*)')
+
+
+def _failing(answer: Answer, searches: int) -> set[int]:
+    """The positions of searches that failed, on any shard; 400 and 500 speak for all of them."""
+    if answer.status in {400, 500}:
+        return set(range(searches))
+    if answer.status != 200:
+        return set()
+    body = answer.whole or b""
+    partial = _SHARDS.search(body) is not None
+    if not partial and b'"error"' not in body:
+        return set()
+    found = _parsed(body)
+    items = found.get("responses") if isinstance(found, dict) else None
+    if not isinstance(items, list):
+        return {0} if partial else set()
+    return {i for i, item in enumerate(items) if _item_failed(item)}
+
+
+def _item_failed(item: Any) -> bool:
+    if not isinstance(item, dict):
+        return False
+    shards = item.get("_shards")
+    return item.get("status") in {400, 500} or (isinstance(shards, dict) and bool(shards.get("failed")))
+
+
+def _finds_something(answer: Answer) -> bool:
+    """Whether a search found a hit, or a count is not 0; also where that cannot be told."""
+    found = _parsed(answer.whole or b"")
+    if answer.status != 200 or not isinstance(found, dict):
+        return True
+    if isinstance(found.get("count"), int):
+        return bool(found["count"])
+    hits = found.get("hits")
+    if not isinstance(hits, dict):
+        return True
+    total = hits.get("total")
+    total = total.get("value") if isinstance(total, dict) else total
+    return bool(total) if isinstance(total, int) else bool(hits.get("hits", True))
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except ValueError:
+        return None

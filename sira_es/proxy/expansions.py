@@ -1,0 +1,150 @@
+"""The expansions of the texts in a request: what was served before, else made anew within a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from sira_es.dsl.clauses import same
+from sira_es.dsl.compile import Coverage
+from sira_es.errors import SiraError
+from sira_es.expand import Expanded
+from sira_es.proxy.indices import Known
+from sira_es.proxy.memory import Key, Memory, Served
+from sira_es.proxy.metrics import Metrics
+from sira_es.proxy.options import Online
+from sira_es.proxy.wire import Caller
+from sira_es.sira import AsyncSira, coverage_kind
+
+__all__ = ["Expansions"]
+
+LOOK_UP_SECONDS = 1.0
+"""How long the look-ups of a search may take beside the model."""
+
+UNDER_WAY = 512
+GROWS_SECONDS = 2.0
+BACKGROUND = 200
+
+log = logging.getLogger(__name__)
+
+
+class Expansions:
+    """Made once for each configuration."""
+
+    def __init__(self, sira: AsyncSira, memory: Memory, metrics: Metrics) -> None:
+        self._sira = sira
+        self._memory = memory
+        self._metrics = metrics
+        self._deadline = sira.settings.llm.queries.deadline
+        self._under_way: dict[Key, asyncio.Task[None]] = {}
+        self._typed: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._background: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._filler: asyncio.Task[None] | None = None
+
+    async def get(
+        self, texts: Sequence[str], index: str, known: Known, caller: Caller, online: Online
+    ) -> dict[str, tuple[Served, bool]]:
+        """What is served for each text, and whether it was made for this request. Never fails, and waits not too long."""
+        keys = {text: (caller.identity, index, same(text)) for text in texts}
+        found = {text: served for text, key in keys.items() if (served := self._memory.get(key))}
+        missing = [text for text in texts if text not in found]
+        self._metrics.memory.labels("hit").inc(len(found))
+        if missing:
+            self._metrics.memory.labels("miss").inc(len(missing))
+            await self._make(missing, keys, index, known, online)
+            for text in missing:
+                late = Served(None, reason="too slow", failed=True)
+                found[text] = self._memory.get(keys[text]) or self._memory.put(keys[text], late)
+        return {text: (found[text], text in missing) for text in texts}
+
+    async def close(self) -> None:
+        tasks = {*self._under_way.values(), *([self._filler] if self._filler else [])}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _make(self, texts: Sequence[str], keys: dict[str, Key], index: str, known: Known, online: Online) -> None:
+        new = [text for text in texts if keys[text] not in self._under_way]
+        if new and len(self._under_way) < UNDER_WAY:
+            quiet = online == "never" or (len(new) == 1 and self._grows(index, new[0]))
+            task = asyncio.create_task(self._expand(new, keys, index, known, quiet))
+            for text in new:
+                self._under_way[keys[text]] = task
+            task.add_done_callback(lambda _: [self._under_way.pop(keys[text], None) for text in new])
+        waiting = {self._under_way[keys[text]] for text in texts if keys[text] in self._under_way}
+        if waiting:
+            await asyncio.wait(waiting, timeout=self._deadline + LOOK_UP_SECONDS)
+
+    async def _expand(self, texts: Sequence[str], keys: dict[str, Key], index: str, known: Known, quiet: bool) -> None:
+        """Make expansions of texts and remember them. `quiet`: no model is asked by this request."""
+        try:
+            served = await self._served(texts, index, known, quiet)
+        except SiraError as error:
+            log.warning("not expanded: %s", type(error).__name__)
+            served = [Served(None, reason="look-up failed", failed=True)] * len(texts)
+        except Exception as error:
+            log.error("not expanded: unexpected %s", type(error).__name__, exc_info=error)
+            served = [Served(None, reason="error", failed=True)] * len(texts)
+        for text, one in zip(texts, served, strict=True):
+            self._memory.put(keys[text], one)
+
+    async def _served(self, texts: Sequence[str], index: str, known: Known, quiet: bool) -> list[Served]:
+        names = [name for name, _ in self._sira.settings.index(index).fields]
+        coverage = await (await known.sees.frequencies()).coverage(known.target, names)
+        if coverage.documents is None:  # who may not count may not have a model asked for him either
+            return [Served(None, reason="no document frequencies", failed=True)] * len(texts)
+        deadline = 0.0 if quiet else self._deadline
+        expanded = await known.sees.expand_all(texts, index, target=known.target, deadline=deadline)
+        if quiet:
+            for text, one in zip(texts, expanded, strict=True):
+                if one.problem and not one.origin:
+                    self._fill(index, text)
+        kind = coverage_kind(coverage)
+        return [_served(one, kind, quiet) for one in expanded]
+
+    def _grows(self, index: str, text: str) -> bool:
+        """Whether a text is one of a moment ago with some letters more: somebody types, and no model is asked for that."""
+        now, text = time.monotonic(), text.casefold()
+        self._typed[index, text] = now
+        self._typed.move_to_end((index, text))
+        while len(self._typed) > 5000:
+            self._typed.popitem(last=False)
+        return any(now - self._typed.get((index, text[:-n]), 0.0) < GROWS_SECONDS for n in (1, 2, 3) if len(text) > n)
+
+    def _fill(self, index: str, text: str) -> None:
+        """Have the model asked in the background, so that the store knows the text next time."""
+        self._background[index, text] = None
+        if len(self._background) > BACKGROUND:
+            self._background.popitem(last=False)
+        if self._filler is None or self._filler.done():
+            self._filler = asyncio.create_task(self._filling())
+
+    async def _filling(self) -> None:
+        while self._background:
+            await asyncio.sleep(GROWS_SECONDS)  # what is still being typed is only asked for in its last form
+            batch: dict[str, list[str]] = {}
+            for index, text in self._background:
+                batch.setdefault(index, []).append(text)
+            self._background.clear()
+            for index, texts in batch.items():
+                whole = [t for t in texts if not any(o != t and o.startswith(t) for o in texts)]
+                try:
+                    await self._sira.warm(index, whole)
+                except Exception as error:
+                    log.warning("no answers in the background: %s", type(error).__name__)
+
+
+def _served(expanded: Expanded, coverage: Coverage, quiet: bool) -> Served:
+    if expanded.skipped is not None:
+        reason = expanded.skipped.why.value
+        return Served(None if expanded.bare else expanded.expansion, coverage, reason)
+    unknown = expanded.terms and all(t.df is None for t in expanded.terms)
+    if expanded.origin and (expanded.problem or unknown):
+        return Served(None, reason="no document frequencies", failed=True)
+    if expanded.problem:
+        reason = "not stored" if quiet else "no answer from the model"
+        return Served(expanded.expansion, coverage, reason, failed=not quiet)
+    return Served(expanded.expansion, coverage)

@@ -1,0 +1,141 @@
+"""What was served for a text stays served for a while, whether expanded or not: page 2 must agree with page 1."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import TypeAdapter, ValidationError
+
+from sira_es.dsl.compile import Coverage
+from sira_es.vocabulary.model import Expansion
+
+__all__ = ["Key", "Memory", "Served", "SharedMemory"]
+
+STAYS_SECONDS = 600.0
+MOST = 20_000
+
+Key = tuple[str, str, str]
+"""Identity of the caller, index, the text without what does not make it another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What becomes of a text.
+
+    `expansion` None: nothing of ours is sent, for the `reason`. `failed`: it should have been more, and `reason` says why
+    not; an expansion without terms then still reaches what was added to documents.
+    """
+
+    expansion: Expansion | None
+    coverage: Coverage = "none"
+    reason: str = ""
+    failed: bool = False
+
+
+class Memory(Protocol):
+    """Keeps the first of what is put under a key for ten minutes."""
+
+    def get(self, key: Key) -> Served | None: ...
+
+    def put(self, key: Key, served: Served) -> Served:
+        """Keep it, unless something is kept; returns what is kept now."""
+
+    def close(self) -> None: ...
+
+
+class LocalMemory:
+    """For one process; the longest unused goes first where there are too many."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[Key, tuple[float, Served]] = OrderedDict()
+
+    def get(self, key: Key) -> Served | None:
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        if self._clock() >= found[0]:
+            del self._kept[key]
+            return None
+        self._kept.move_to_end(key)
+        return found[1]
+
+    def put(self, key: Key, served: Served) -> Served:
+        if kept := self.get(key):
+            return kept
+        self._kept[key] = (self._clock() + STAYS_SECONDS, served)
+        while len(self._kept) > MOST:
+            self._kept.popitem(last=False)
+        return served
+
+    def close(self) -> None:
+        self._kept.clear()
+
+
+_SERVED = TypeAdapter(Served)
+
+
+class SharedMemory:
+    """For several processes of one machine: a file beside, so that all of them serve the same.
+
+    What was served under another `configuration` does not count. A file that cannot be used is done without, then each
+    process keeps its own.
+    """
+
+    def __init__(self, path: Path, configuration: str) -> None:
+        self._own = LocalMemory()
+        self._prefix = hashlib.blake2b(configuration.encode(), digest_size=16).hexdigest()
+        self._file: sqlite3.Connection | None = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = sqlite3.connect(path, timeout=1.0, isolation_level=None)
+            self._file.execute("PRAGMA journal_mode = WAL")
+            self._file.execute("PRAGMA synchronous = OFF")
+            self._file.execute("CREATE TABLE IF NOT EXISTS served (key TEXT PRIMARY KEY, until REAL, served TEXT)")
+            self._file.execute("DELETE FROM served WHERE until < ?", (time.time(),))
+        except (OSError, sqlite3.Error):
+            self._file = None
+
+    def get(self, key: Key) -> Served | None:
+        if known := self._own.get(key):
+            return known
+        try:
+            row = self._row(key)
+            return self._own.put(key, _SERVED.validate_json(row)) if row else None
+        except (sqlite3.Error, ValidationError):
+            return None
+
+    def put(self, key: Key, served: Served) -> Served:
+        if self._file is not None:
+            row = (self._name(key), time.time() + STAYS_SECONDS, _SERVED.dump_json(served).decode())
+            try:
+                self._file.execute("DELETE FROM served WHERE key = ? AND until < ?", (row[0], time.time()))
+                self._file.execute("INSERT OR IGNORE INTO served VALUES (?, ?, ?)", row)
+            except sqlite3.Error:
+                return self._own.put(key, served)
+            return self.get(key) or self._own.put(key, served)
+        return self._own.put(key, served)
+
+    def close(self) -> None:
+        self._own.close()
+        if self._file is not None:
+            self._file.close()
+
+    def _name(self, key: Key) -> str:
+        """A hash: the file holds no text of a user as a key."""
+        return hashlib.blake2b("\n".join((self._prefix, *key)).encode(), digest_size=16).hexdigest()
+
+    def _row(self, key: Key) -> str | None:
+        if self._file is None:
+            return None
+        found = self._file.execute(
+            "SELECT served FROM served WHERE key = ? AND until >= ?", (self._name(key), time.time())
+        ).fetchone()
+        return str(found[0]) if found else None

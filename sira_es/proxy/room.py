@@ -1,0 +1,90 @@
+"""One configuration in service: the facade, what is known and remembered, and the connections to the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from sira_es.errors import ModelError, SiraError
+from sira_es.llm.model import Answer, AnswerSource, Prompt
+from sira_es.proxy.expansions import Expansions
+from sira_es.proxy.indices import Indices
+from sira_es.proxy.memory import Memory
+from sira_es.proxy.metrics import Metrics
+from sira_es.proxy.options import Options
+from sira_es.proxy.planning import Planner
+from sira_es.proxy.shapes import Shapes
+from sira_es.proxy.upstream import Upstream
+from sira_es.settings import Settings
+from sira_es.sira import AsyncSira
+
+__all__ = ["Room"]
+
+LEAVE_SECONDS = 60.0
+
+log = logging.getLogger(__name__)
+
+
+class Room:
+    """Made on the running event loop; raises ConfigurationError. Requests hold it while they use it."""
+
+    def __init__(self, settings: Settings, options: Options, memory: Memory, metrics: Metrics) -> None:
+        self.settings = settings
+        self.options = options
+        self.upstream = Upstream(settings.cluster)
+        self.shapes = Shapes()
+        self.sira = AsyncSira(settings, query_answers=options.recorded, watch=lambda source: _Watched(source, metrics))
+        self.indices = Indices(self.sira)
+        self._memory = memory
+        self._expansions = Expansions(self.sira, memory, metrics)
+        self.planner = Planner(settings, options, self.indices, self._expansions, self.shapes)
+        self._users = 0
+        self._idle: Callable[[], None] | None = None
+
+    def __enter__(self) -> Room:
+        self._users += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._users -= 1
+        if not self._users and self._idle is not None:
+            self._idle()
+
+    async def close(self) -> None:
+        """Wait for those who use it, for a while, then give everything back."""
+        if self._users:
+            idle = asyncio.Event()
+            self._idle = idle.set
+            with suppress(TimeoutError):
+                await asyncio.wait_for(idle.wait(), LEAVE_SECONDS)
+        await self._expansions.close()
+        await self.indices.close()
+        try:
+            await self.sira.close()
+        except SiraError as error:
+            log.warning("closing: %s", error)
+        await self.upstream.close()
+        self._memory.close()
+
+
+class _Watched:
+    """A model whose answers and failures are counted."""
+
+    def __init__(self, source: AnswerSource, metrics: Metrics) -> None:
+        self.name = source.name
+        self._source = source
+        self._metrics = metrics
+
+    async def ask(self, prompt: Prompt) -> Answer:
+        try:
+            answer = await self._source.ask(prompt)
+        except ModelError as error:
+            self._metrics.asked_in_vain(error.reason)
+            raise
+        self._metrics.asked(answer)
+        return answer
+
+    async def close(self) -> None:
+        await self._source.close()

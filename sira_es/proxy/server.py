@@ -1,0 +1,183 @@
+"""The HTTP server: uvicorn, with the request target kept byte for byte and limits on what a client may send."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from sira_es.errors import ConfigurationError
+from sira_es.proxy.downstream import Cut
+
+__all__ = ["TARGET", "Tls", "bind", "serve"]
+
+TARGET = "sira.target"
+"""The key of the ASGI scope that holds the request target as it came."""
+
+HEADER_BYTES = 65536
+HEADER_SECONDS = 60.0
+KEEP_ALIVE_SECONDS = 600
+DRAIN_SECONDS = 30
+
+log = logging.getLogger(__name__)
+
+
+class Protocol(HttpToolsProtocol):
+    """Refuses headers that are too large or come too slowly, and a request that may be read in two ways."""
+
+    _timer: asyncio.TimerHandle | None = None
+    _size = 0
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._size = 0
+        self._timer = self.loop.call_later(HEADER_SECONDS, self.timeout_keep_alive_handler)
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._stop_timer()
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # a key of our own beside those of ASGI
+        scope[TARGET], self.url = self.url, b"/"  # the server need not understand it: we send it on unread
+        super().on_headers_complete()
+        if self.parser.should_upgrade():
+            self.cycle.keep_alive = False  # another protocol was offered and not taken: the parser stops here
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        pass
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > HEADER_BYTES:
+            raise ValueError  # in a callback of the parser: the connection is answered with 400 and closed
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Tls:
+    """Certificate and key with which clients are served."""
+
+    def __init__(self, certificate: Path, key: Path | None) -> None:
+        self.certificate, self.key = certificate, key
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises ConfigurationError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=4096)
+    except OSError as error:
+        raise ConfigurationError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --listen") from None
+
+
+def serve(make_app: Callable[[], Any], listening: socket.socket, *, workers: int = 1, tls: Tls | None = None) -> int:
+    """Serve until SIGTERM or SIGINT, then let requests end. SIGHUP reaches the app of every worker.
+
+    Returns the exit code.
+    """
+    if workers == 1:
+        return _run(make_app, listening, tls)
+    return _Workers(lambda: _run(make_app, listening, tls)).run(workers)
+
+
+def _run(make_app: Callable[[], Any], listening: socket.socket, tls: Tls | None) -> int:
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    config = uvicorn.Config(
+        make_app(),
+        http=Protocol,
+        ws="none",
+        lifespan="on",
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        access_log=False,
+        log_config=None,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        ssl_certfile=tls.certificate if tls else None,
+        ssl_keyfile=tls.key if tls else None,
+    )
+    try:
+        config.load()
+    except OSError as error:
+        raise ConfigurationError(f"--tls-cert: cannot use it with its key ({error}); give PEM files") from None
+    server = uvicorn.Server(config)
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(sockets=[listening])
+    return 0 if server.started else 1
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Answers that broke off are in our own log; malformed requests are the client's affair."""
+    return record.levelno >= logging.ERROR and not (record.exc_info and isinstance(record.exc_info[1], Cut))
+
+
+class _Workers:
+    """Processes that share one listening socket; one that ends unasked is started again."""
+
+    def __init__(self, work: Callable[[], int]) -> None:
+        self._work = work
+        self._children: set[int] = set()
+        self._ending = False
+
+    def run(self, count: int) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._end)
+        signal.signal(signal.SIGHUP, lambda *_: self._tell(signal.SIGHUP))
+        for _ in range(count):
+            self._start()
+        failed = 0
+        while self._children:
+            child, status = os.wait()
+            self._children.discard(child)
+            if not self._ending:
+                failed += 1
+                log.error("worker %d ended with status %d", child, os.waitstatus_to_exitcode(status))
+                if failed > 10 * count:
+                    self._end()
+                    return 1
+                self._start()
+        return 0
+
+    def _start(self) -> None:
+        child = os.fork()
+        if child:
+            self._children.add(child)
+            return
+        code = 1
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            code = self._work()
+        finally:
+            os._exit(code)
+
+    def _end(self, *_: object) -> None:
+        self._ending = True
+        self._tell(signal.SIGTERM)
+
+    def _tell(self, number: int) -> None:
+        for child in self._children:
+            os.kill(child, number)

@@ -1,0 +1,152 @@
+"""The cluster's nodes: one exchange with one of them, and which of them are avoided for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from sira_es.cluster.transport import fingerprint_of, ssl_context_of
+from sira_es.errors import ConfigurationError
+from sira_es.proxy.wire import Headers
+from sira_es.settings import ClusterSettings
+
+__all__ = ["Body", "Lost", "Node", "Unreachable", "Upstream"]
+
+Body = bytes | Callable[[], AsyncIterator[bytes]] | None
+"""Bytes, or something that makes a stream of them; it is called again only while nothing of it was taken."""
+
+CONNECT_SECONDS = 5.0
+_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""For how many seconds a node is avoided after so many failures in a row."""
+
+_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ServerFingerprintMismatch)
+_OWN_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+
+
+class Unreachable(Exception):  # noqa: N818
+    """No node took the request: it has reached none of them."""
+
+
+class Lost(Exception):  # noqa: N818
+    """A node took the request, and gave no whole answer."""
+
+    def __init__(self, node: Node, cause: BaseException) -> None:
+        super().__init__(f"{type(cause).__name__} at {node.name}")
+        self.node = node
+        self.timed_out = isinstance(cause, TimeoutError)
+
+
+class Node:
+    """One address of the cluster. `name` is host and port."""
+
+    def __init__(self, url: str) -> None:
+        parts = URL(url)
+        self._scheme, self._host, self._port = parts.scheme, parts.host or "", parts.port
+        self._prefix = parts.raw_path.rstrip("/")
+        self.name = f"{self._host}:{self._port}"
+        self.failures = 0
+        self.avoided_until = 0.0
+
+    def url(self, target: str) -> URL:
+        """The address of a request target, which is not looked into: all of it goes out as a path."""
+        return URL.build(
+            scheme=self._scheme, host=self._host, port=self._port, path=self._prefix + target, encoded=True
+        )
+
+    @property
+    def up(self) -> bool:
+        return time.monotonic() >= self.avoided_until
+
+    def failed(self) -> None:
+        pause = _PAUSES[min(self.failures, len(_PAUSES) - 1)]
+        self.failures += 1
+        self.avoided_until = time.monotonic() + pause
+
+    def answered(self) -> None:
+        self.failures, self.avoided_until = 0, 0.0
+
+
+class Upstream:
+    """Connections to all nodes. Made on the running event loop; raises ConfigurationError."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        if settings.aws:
+            raise ConfigurationError("cluster.aws: the proxy does not sign requests; put it behind a signing one")
+        self.nodes = [Node(url) for url in settings.url]
+        self._turn = itertools.count()
+        secure = any(url.startswith("https:") for url in settings.url)
+        tls: Any = ssl_context_of(settings) if secure else True
+        if secure and settings.fingerprint:
+            tls = aiohttp.Fingerprint(fingerprint_of(settings.fingerprint))
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=_socket, keepalive_timeout=30.0)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=_OWN_HEADERS,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+            max_line_size=65536,
+            max_field_size=65536,
+        )
+        self._session._retry_connection = False  # it would repeat a PUT or DELETE after a lost connection
+
+    async def send(
+        self, method: str, target: str, headers: Headers, body: Body = None, *, but: Node | None = None
+    ) -> tuple[aiohttp.ClientResponse, Node]:
+        """Send to a node that is up, and to the next where one cannot be connected to; `but` is taken last.
+
+        Raises Unreachable where none can, Lost where the answer does not begin.
+        """
+        for node in self._order(but):
+            data = body() if callable(body) else body
+            try:
+                response = await self._session.request(
+                    method, node.url(target), headers=headers, data=data, allow_redirects=False
+                )
+            except _NOT_SENT:
+                node.failed()
+                continue
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                if not isinstance(error, aiohttp.ServerDisconnectedError):
+                    node.failed()
+                raise Lost(node, error) from None
+            node.answered()
+            return response, node
+        raise Unreachable(", ".join(node.name for node in self.nodes))
+
+    async def ping(self, seconds: float = 2.0) -> bool:
+        """Whether any node answers now, whatever it says."""
+        try:
+            response, _ = await asyncio.wait_for(self.send("HEAD", "/", [("x-opaque-id", "sira-es")]), seconds)
+        except (Unreachable, Lost, TimeoutError):
+            return False
+        response.release()
+        return True
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    def _order(self, last: Node | None) -> list[Node]:
+        if len(self.nodes) == 1:
+            return self.nodes
+        start = next(self._turn) % len(self.nodes)
+        turned = self.nodes[start:] + self.nodes[:start]
+        return sorted(turned, key=lambda node: (node is last, node.avoided_until if not node.up else 0.0))
+
+
+def _socket(address: Any) -> socket.socket:
+    """A socket on which a host that has vanished is noticed, though requests may take as long as they like."""
+    made = socket.socket(address[0], address[1], address[2])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, seconds in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made

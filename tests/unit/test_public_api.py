@@ -1,0 +1,57 @@
+"""What `from sira_es import ...` offers, and that importing it costs nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+import sira_es
+from sira_es import errors
+from sira_es.settings import Settings, load_settings
+from sira_es.sira import AsyncSira, Sira
+
+HEAVY = ("litellm", "elasticsearch", "elastic_transport", "opensearchpy", "scipy", "pydantic", "yaml", "rich")
+
+
+def test_the_public_names_are_sorted_and_complete() -> None:
+    assert sira_es.__all__ == sorted(sira_es.__all__)
+    assert set(sira_es.__all__) == {
+        "AsyncSira",
+        "Settings",
+        "Sira",
+        "__version__",
+        "load_settings",
+        *errors.__all__,
+    }
+
+
+def test_each_public_name_is_the_thing_itself() -> None:
+    assert (sira_es.AsyncSira, sira_es.Sira) == (AsyncSira, Sira)
+    assert (sira_es.Settings, sira_es.load_settings) == (Settings, load_settings)
+    assert sira_es.__version__ == version("sira-es")
+    assert all(getattr(sira_es, name) is getattr(errors, name) for name in errors.__all__)
+
+
+def test_public_names_are_listed_and_others_are_errors() -> None:
+    assert set(sira_es.__all__) <= set(dir(sira_es))
+    with pytest.raises(AttributeError, match="module 'sira_es' has no attribute 'Nothing'"):
+        sira_es.Nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"import sys, json; {statement}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_import_loads_nothing_of_weight() -> None:
+    assert modules_after("import sira_es").isdisjoint(HEAVY)
+
+
+def test_the_facade_loads_neither_clients_nor_litellm_before_they_are_used() -> None:
+    loaded = modules_after("from sira_es import AsyncSira, Sira, load_settings")
+    assert loaded.isdisjoint({"litellm", "elasticsearch", "opensearchpy"})
