@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
+import hashlib
 import math
 import threading
 import time
@@ -20,10 +21,10 @@ from sira_es.cluster.connect import Cluster, connect, expected, segment
 from sira_es.cluster.engine import clause_limit
 from sira_es.cluster.look import look_at
 from sira_es.cluster.pipelines import install_pipeline, remove_pipeline
-from sira_es.cluster.schema import create_index, ensure_fields, made_by
+from sira_es.cluster.schema import create_index, ensure_fields, install_template, made_by
 from sira_es.cluster.statistics import Coverage, DocumentFrequencies
 from sira_es.cluster.target import Target, describe
-from sira_es.cluster.write import index_documents
+from sira_es.cluster.write import index_documents, merge
 from sira_es.doctor import check_model
 from sira_es.dsl.compile import Coverage as CoverageKind
 from sira_es.dsl.compile import Mode, Shape, compile_search, fill, original_query
@@ -377,8 +378,16 @@ class AsyncSira:
             text, index, mode=mode, sides=sides, query_id=query_id, body=body, deadline=deadline
         )
         request = {**request, "size": size, "_source": source if isinstance(source, bool) else list(source)}
-        answer = await (await self.cluster()).request("POST", f"/{segment(index)}/_search", body=request)
+        answer = await (await self.cluster()).request(
+            "POST", f"/{segment(index)}/_search", params=self._same_copies(text), body=request
+        )
         return _result(answer, expanded, request)
+
+    def _same_copies(self, text: str) -> dict[str, str]:
+        """Ask the same copies of the shards for the same text: copies differ in their deleted documents, and so in scores."""
+        if self.settings.cluster.aws and self.settings.cluster.aws.service == "aoss":
+            return {}
+        return {"preference": f"sira-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"}
 
     async def query_fields(self, index: str) -> Fields:
         """What queries can name in an index: text only where it is text in all indices that the name stands for."""
@@ -600,6 +609,14 @@ class AsyncSira:
         loaded = await index_documents(cluster, index, documents)
         return loaded.documents, dict(Counter(outcome.reason for outcome in loaded.failed))
 
+    async def merge(self, index: str) -> None:
+        """Merge an index to one segment without deleted documents, before figures are made on it."""
+        await merge(await self.cluster(), index)
+
+    async def install_template(self, index: str) -> str:
+        """Keep our two fields as a component template for the index templates of `index`; returns its name."""
+        return await install_template(await self.cluster(), await self.target(index), self.settings.index(index).main)
+
     async def made_by(self, index: str) -> str | None:
         """What made an index, as its mapping notes: empty where it does not say, None where there is no such index."""
         return await made_by(await self.cluster(), index)
@@ -727,5 +744,6 @@ class Sira:
     rejudge = _blocking(AsyncSira.rejudge)
     undo = _blocking(AsyncSira.undo)
     load = _blocking(AsyncSira.load)
+    install_template = _blocking(AsyncSira.install_template)
     look_at = _blocking(AsyncSira.look_at)
     doctor = _blocking(AsyncSira.doctor)

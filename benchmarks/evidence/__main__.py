@@ -92,7 +92,8 @@ async def _all(url: str, options: argparse.Namespace) -> dict[str, Any]:
 def _differences(known: Any, found: Any, path: str = "") -> tuple[int, list[str]]:
     """How many numbers are the same to the last digit, and where others are; what is not known yet counts as neither."""
     if isinstance(found, dict):
-        same, other = 0, []
+        same = 0
+        other: list[str] = []
         for key, value in found.items():
             if key in NOT_QUALITY or not isinstance(known, dict) or key not in known:
                 continue

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sira_es.cluster.connect import Cluster
-from sira_es.cluster.schema import create_index
+from sira_es.cluster.schema import create_index, made_by
 from sira_es.cluster.write import index_documents
 from sira_es.sira import AsyncSira
 
 __all__ = ["bytes_of", "delete", "enriched", "half_of", "load_in_order", "set_similarity"]
 
 Document = tuple[str, dict[str, Any]]
+MARK = "sira-es evidence"
 _PAGE = 200
 _SEED = 20260701
 
@@ -22,7 +23,7 @@ async def load_in_order(sira: AsyncSira, index: str, documents: Iterable[Documen
     """Make an index whose documents stand in the order given: one writer, no refresh before the end, one segment."""
     cluster = await sira.cluster()
     await delete(cluster, index)
-    await create_index(cluster, index, shards=shards, made_by="evidence")
+    await create_index(cluster, index, shards=shards, made_by=MARK)
     settings = {"index": {"refresh_interval": "-1", "auto_expand_replicas": False, "number_of_replicas": 0}}
     await cluster.request("PUT", f"/{index}/_settings", body=settings)
     await sira.prepare(index)
@@ -68,4 +69,7 @@ async def set_similarity(cluster: Cluster, index: str, k1: float, b: float) -> N
 
 
 async def delete(cluster: Cluster, index: str) -> None:
+    """Delete an index that was made here; nothing where there is none. Raises RuntimeError for somebody else's."""
+    if await made_by(cluster, index) not in {None, MARK}:
+        raise RuntimeError(f"index {index} exists and was not made by this benchmark; delete or rename it")
     await cluster.request("DELETE", f"/{index}", params={"ignore_unavailable": True})

@@ -45,7 +45,7 @@ FIXED = next(v for v in ABLATIONS if v.name == "fixed-weight")
 async def measure(url: str, loaded: Loaded, say: Callable[[str], None]) -> dict[str, Any]:
     """Measure one collection on the node at `url`; its indices are made for it and deleted afterwards."""
     name = loaded.collection.name
-    indices = {kind: f"evidence-{name}-{kind}" for kind in ("plain", "full", "half", "shards")}
+    indices = {kind: f"sira-es-evidence-{name}-{kind}" for kind in ("plain", "full", "half", "shards")}
     with tempfile.TemporaryDirectory() as state:
         settings = _settings(url, loaded, indices.values(), Path(state))
         async with AsyncSira(
@@ -70,10 +70,13 @@ class _Work:
         self.sira = sira
         self.loaded = loaded
         self.indices = indices
-        self.say = lambda text: say(f"{loaded.collection.name}: {text}")
+        self._say = say
         judged = (grade for of_query in loaded.judgments.grades.values() for grade in of_query.values())
         self.depth = _CONDENSED_DEPTH if 0 in judged else _DEPTH
         self.documents = [(key, _text_of(source)) for key, source in loaded.documents]
+
+    def say(self, text: str) -> None:
+        self._say(f"{self.loaded.collection.name}: {text}")
 
     async def all(self) -> dict[str, Any]:
         made = await self._enriched()

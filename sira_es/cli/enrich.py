@@ -22,6 +22,7 @@ from sira_es.errors import InputError, SiraError
 @click.option("--follow", is_flag=True, help="Stay, and enrich what is new or changed; Ctrl-C ends it.")
 @click.option("--rejudge", is_flag=True, help="Judge enriched documents again from stored answers; no model is called.")
 @click.option("--undo", is_flag=True, help="Remove what was added.")
+@click.option("--template", is_flag=True, help="Install a component template with the two fields, for new indices.")
 @click.option("--max-cost", type=click.FloatRange(min=0), help="Stop at this many US dollars.")
 @click.option("--max-docs", type=click.IntRange(min=0), help="Stop after this many documents.")
 @click.option("--max-time", type=click.FloatRange(min=0), help="Stop after this many seconds.")
@@ -37,12 +38,16 @@ def enrich(options: Options, index: str, recorded: Path | None, **given: Any) ->
 
     Example: sira-es enrich --index docs --max-cost 20
     """
-    ways = [way for way in ("dry_run", "follow", "rejudge", "undo") if given[way]]
+    ways = [way for way in ("dry_run", "follow", "rejudge", "undo", "template") if given[way]]
     if len(ways) > 1:
         raise click.UsageError(f"{' and '.join('--' + way.replace('_', '-') for way in ways)} cannot be used together")
     query = _query(given["query"])
     if given["undo"]:
         return _undo(options, index, query)
+    if given["template"]:
+        name = run_async(_template(options, index))
+        options.say(f"installed component template {name}; name it under composed_of in the index template of {index}")
+        return 0
     if given["dry_run"]:
         plan = run_async(_plan(options, index, query, recorded, given))
         print_json(plan) if options.json else _show_plan(plan)
@@ -109,6 +114,13 @@ async def _enrich(
 
 def _trouble(error: SiraError) -> None:
     click.echo(f"sira-es: {' '.join(str(error).split())}; trying again", err=True)
+
+
+async def _template(options: Options, index: str) -> str:
+    from sira_es.sira import AsyncSira
+
+    async with AsyncSira(options.settings()) as sira:
+        return await sira.install_template(index)
 
 
 async def _plan(

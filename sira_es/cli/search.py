@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 import click
 
 from sira_es.cli.common import Options, common_options, print_json, recorded_option, run_async
+from sira_es.cluster.target import ENRICHED, SIRA
 from sira_es.dsl.compile import Mode
 from sira_es.expand import Contribution, WhyNot
 from sira_es.sira import AsyncSira, Hit, SearchResult
 
+LINE = 100
 Parts = dict[tuple[str, str], list[Contribution]]
 
 
@@ -116,9 +119,7 @@ def _show_why_not(why: WhyNot) -> None:
 
 
 def headline(hit: Hit) -> str:
-    """The first text of a hit, short."""
-    for value in hit.source.values():
-        if isinstance(value, str) and value.strip():
-            line = " ".join(value.split())
-            return line if len(line) <= 90 else line[:87] + "..."
-    return ""
+    """The first texts of a hit, short; ours left out."""
+    texts = (v for k, v in hit.source.items() if isinstance(v, str) and v.strip() and k not in {ENRICHED, SIRA})
+    line = " | ".join(" ".join(text.split()) for text in islice(texts, 2))
+    return line if len(line) <= LINE else line[: LINE - 3] + "..."

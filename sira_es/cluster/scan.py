@@ -4,6 +4,9 @@ Sorting a point in time by anything that is not unique in it loses documents on 
 `_seq_no` is unique within a shard on every engine. So each shard is read through a point in time of its own, in the
 order of `_seq_no`. Where one is lost (expired, a node gone) a new one goes on after the last number that was seen:
 what was changed meanwhile has a higher number and may come twice, nothing is left out.
+
+Serverless offerings do not show shards. There an index is read whole: each page begins with the number that the last
+one ended with, of which there may be one in every shard, and leaves out what was seen of it.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sira_es.cluster.connect import Cluster, expected, segment
-from sira_es.cluster.target import Target
+from sira_es.cluster.target import WHOLE, Target
 from sira_es.errors import ClusterError, ClusterRefused, ClusterUnreachable, UnsupportedError
 
 __all__ = ["Hit", "reread", "scan"]
@@ -89,6 +92,7 @@ class _Shard:
         self._opened = 0.0
         self._last: int | None = None
         self._left: int | None = None  # documents still to come in this view
+        self._seen: set[tuple[int, str]] = set()  # at the last number, where it may be that of several documents
 
     async def page(self) -> list[Hit]:
         """The next page; empty at the end."""
@@ -120,7 +124,9 @@ class _Shard:
         if first:
             await self._open()
         body = {**self._body, "pit": {"id": self._view, "keep_alive": self._keep_alive}, "track_total_hits": first}
-        if self._last is not None:
+        if self._last is not None and self._shard == WHOLE:
+            body["query"] = {"bool": {"filter": [body["query"], {"range": {"_seq_no": {"gte": self._last}}}]}}
+        elif self._last is not None:
             body["search_after"] = [self._last]
         answer = await self._cluster.request(
             "POST", "/_search", params={"allow_partial_search_results": False}, body=body
@@ -128,16 +134,23 @@ class _Shard:
         with expected(self._what):
             self._check(answer)
             self._view = answer.get("pit_id") or self._view
-            hits = [_hit(hit) for hit in answer["hits"]["hits"]]
+            found = [_hit(hit) for hit in answer["hits"]["hits"]]
+            hits = [hit for hit in found if (hit.seq_no, hit.id) not in self._seen]
+            if len(hits) < len(found) == self._body["size"] and not hits:
+                raise ClusterError(f"{self._what}: pages of {len(found)} are smaller than its shards are many")
             self._count(hits, answer["hits"]["total"]["value"] if first and self._last is None else None)
         if hits:
             self._last = hits[-1].seq_no
+            if self._shard == WHOLE:
+                self._seen = {(hit.seq_no, hit.id) for hit in found if hit.seq_no == self._last}
         return hits
 
     async def _open(self) -> None:
         engine = self._cluster.engine
         path = f"/{segment(self._index)}/{engine.point_in_time_path}"
-        params = {"keep_alive": self._keep_alive, "preference": f"_shards:{self._shard}"}
+        params: dict[str, str | int | bool] = {"keep_alive": self._keep_alive}
+        if self._shard != WHOLE:
+            params["preference"] = f"_shards:{self._shard}"
         answer = await self._cluster.request("POST", path, params=params)
         with expected(self._what):
             self._view = str(answer[engine.point_in_time_key])
@@ -167,7 +180,7 @@ class _Shard:
 
     @property
     def _what(self) -> str:
-        return f"reading shard {self._shard} of '{self._index}'"
+        return f"reading {'' if self._shard == WHOLE else f'shard {self._shard} of '}'{self._index}'"
 
 
 def _hit(hit: Mapping[str, Any]) -> Hit:

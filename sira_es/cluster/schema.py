@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from sira_es.cluster.connect import Cluster, expected, segment
@@ -9,7 +10,7 @@ from sira_es.cluster.target import ENRICHED, SIRA, ConcreteIndex, FieldInfo, Tar
 from sira_es.errors import ClusterRefused, ConfigurationError, InputError
 from sira_es.resources import filled
 
-__all__ = ["create_index", "ensure_fields", "made_by"]
+__all__ = ["create_index", "ensure_fields", "install_template", "made_by"]
 
 
 async def ensure_fields(cluster: Cluster, target: Target, main_field: str) -> tuple[str, ...]:
@@ -26,6 +27,20 @@ async def ensure_fields(cluster: Cluster, target: Target, main_field: str) -> tu
         if await _ensure(cluster, index, main):
             changed.append(index.name)
     return tuple(changed)
+
+
+async def install_template(cluster: Cluster, target: Target, main_field: str) -> str:
+    """Keep our fields as a component template, for the index templates that make new indices of the target.
+
+    Returns its name. Raises ConfigurationError where the main field is not there, ClusterRefused.
+    """
+    main = target.field(main_field)
+    if main is None:
+        raise ConfigurationError(f"main field '{main_field}' is not a text field of '{target.name}'")
+    name = f"sira-es-{re.sub(r'[^a-z0-9._-]+', '-', target.name.lower()).strip('-')}"
+    wanted = filled("mappings", "enriched_terms.json", analyzer=main.analyzer, search_analyzer=main.search_analyzer)
+    await cluster.request("PUT", f"/_component_template/{name}", body={"template": {"mappings": wanted}})
+    return name
 
 
 async def create_index(

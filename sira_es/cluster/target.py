@@ -19,6 +19,7 @@ from sira_es.errors import ClusterError, ClusterRefused, ConfigurationError, Inp
 __all__ = [
     "ENRICHED",
     "SIRA",
+    "WHOLE",
     "ConcreteIndex",
     "FieldInfo",
     "Target",
@@ -28,8 +29,12 @@ __all__ = [
 
 ENRICHED = "enriched_terms"
 SIRA = "sira"
+WHOLE = -1
+"""In place of the number of a shard: all of an index at once, where the cluster does not show its shards."""
 TEXT_TYPES = frozenset({"text", "match_only_text", "annotated_text", "search_as_you_type"})
 _SIRA_TYPES = {"source_hash": "keyword", "recipe": "keyword", "enriched_at": "date"}
+
+_NOT_OFFERED = frozenset({400, 404, 405, 410})
 
 Kind = Literal["index", "alias", "data_stream", "several"]
 Source = Literal["stored", "synthetic", "partial", "disabled"]
@@ -49,7 +54,7 @@ class ConcreteIndex:
     """One index of a target.
 
     `shards` is the number of primary shards; `reached` those that the target's name searches (fewer behind an alias
-    with routing). `routing` holds one routing value for each shard, in no particular order; empty where no set of
+    with routing), or WHOLE. `routing` holds one routing value for each shard, in no particular order; empty where no set of
     values reaches them all. `filter` is the query of the alias through which the target sees this index. `source`
     says how much of a document is kept: "partial" (`_source.includes` or `excludes`) and "disabled" do not survive an
     update. `blocked` names what makes the index read-only, empty where nothing does. `fields` are the asked text
@@ -122,13 +127,13 @@ async def describe(cluster: Cluster, name: str, text_fields: Sequence[str]) -> T
     place = f"/{segment(name)}"
     asked = ",".join(segment(f) for f in (*text_fields, ENRICHED))
     shards, mappings, settings, analyzers = await together(
-        cluster.request("GET", f"{place}/_search_shards"),
+        _search_shards(cluster, name),
         cluster.request("GET", f"{place}/_mapping"),
         cluster.request("GET", f"{place}/_settings", params={"flat_settings": True}),
         cluster.request("GET", f"{place}/_mapping/field/{asked}", params={"include_defaults": True}),
     )
     with expected(f"describing '{name}'"):
-        if not all(shards["shards"]):
+        if shards["shards"] is not None and not all(shards["shards"]):
             raise ClusterError(
                 f"a shard of '{name}' has no active copy, or an index of it is closed; see GET /_cat/shards"
             )
@@ -145,6 +150,24 @@ async def describe(cluster: Cluster, name: str, text_fields: Sequence[str]) -> T
             for index in sorted(shards["indices"])
         ]
     return Target(name, kind, tuple(await together(*(_with_routing(cluster, index) for index in indices))))
+
+
+async def _search_shards(cluster: Cluster, name: str) -> Mapping[str, Any]:
+    """Indices with the filter of their alias, and shards; None for these where the cluster does not show them."""
+    try:
+        shown: dict[str, Any] = await cluster.request("GET", f"/{segment(name)}/_search_shards")
+    except ClusterRefused as error:
+        if error.status not in _NOT_OFFERED:
+            raise
+    else:
+        return shown
+    aliases = await cluster.request("GET", f"/{segment(name)}/_alias")
+    with expected(f"the aliases of '{name}'"):
+        of_name = {index: found["aliases"].get(name, {}) for index, found in aliases.items()}
+        routed = next((index for index, alias in of_name.items() if "search_routing" in alias), None)
+        if routed is not None:
+            raise UnsupportedError(f"alias '{name}' searches a part of '{routed}' by routing; name the index itself")
+        return {"indices": of_name, "shards": None}
 
 
 async def text_fields_of(cluster: Cluster, name: str) -> tuple[FieldInfo, ...]:
@@ -169,6 +192,10 @@ async def text_fields_of(cluster: Cluster, name: str) -> tuple[FieldInfo, ...]:
 async def _resolve(cluster: Cluster, name: str) -> Kind:
     if not name.strip() or name.startswith("_"):
         raise InputError(f"'{name}' is not the name of an index; give one, such as 'docs'")
+    if ":" in name:
+        raise UnsupportedError(
+            f"'{name}' is on another cluster, whose statistics are not seen from here; name that cluster in cluster.url"
+        )
     try:
         found = await cluster.request("GET", f"/_resolve/index/{segment(name)}")
     except ClusterRefused as error:
@@ -216,12 +243,13 @@ def _index(
     analyzers: Mapping[str, Any] | None,
     text_fields: Sequence[str],
 ) -> ConcreteIndex:
-    copies = [group[0] for group in shards["shards"] if group and group[0]["index"] == name]
+    copies = [group[0] for group in shards["shards"] or () if group and group[0]["index"] == name]
+    reached = tuple(sorted(copy["shard"] for copy in copies)) if shards["shards"] is not None else (WHOLE,)
     found = {f.name: f for f in _analyzers(analyzers or {"mappings": {}}, (*text_fields, ENRICHED))}
     return ConcreteIndex(
         name=name,
-        shards=int(settings["index.number_of_shards"]),
-        reached=tuple(sorted(copy["shard"] for copy in copies)),
+        shards=1 if reached == (WHOLE,) else int(settings["index.number_of_shards"]),
+        reached=reached,
         routing_required=_truth(mapping.get("_routing", {}).get("required")),
         partition_size=int(settings.get("index.routing_partition_size", 1)),
         filter=shards["indices"][name].get("filter"),
@@ -234,7 +262,7 @@ def _index(
 
 
 async def _with_routing(cluster: Cluster, index: ConcreteIndex) -> ConcreteIndex:
-    if index.partition_size > 1:
+    if index.partition_size > 1 or index.reached == (WHOLE,):
         return index
     return replace(index, routing=await routing_values(cluster, index.name, index.shards))
 

@@ -18,11 +18,12 @@ from sira_es.cluster.scan import Hit
 from sira_es.cluster.target import ENRICHED, SIRA
 from sira_es.errors import ClusterRefused, ClusterUnreachable, InputError
 
-__all__ = ["Change", "Loaded", "Outcome", "index_documents", "refresh", "update"]
+__all__ = ["Change", "Loaded", "Outcome", "index_documents", "merge", "refresh", "update"]
 
 _MOST_ITEMS = 500
 _MOST_BYTES = 5_000_000
 _ATTEMPTS = 8  # in a row without a single item settled
+_MERGE_PAUSES = (0, 2, 4, 8, 10, 10)  # seconds before each attempt
 _PAUSE = 0.2  # seconds before the first repetition; doubled each time, at most _LONGEST_PAUSE
 _LONGEST_PAUSE = 10.0
 _REFRESHED = 1.2  # seconds after which an index with default settings shows what was written
@@ -138,6 +139,23 @@ async def refresh(cluster: Cluster, name: str) -> None:
         if error.status not in {403, 404, 405}:
             raise
         await asyncio.sleep(_REFRESHED)
+
+
+async def merge(cluster: Cluster, index: str) -> None:
+    """Leave one segment without deleted documents, so that scores and figures are those of the documents alone.
+
+    Engines keep deleted documents for copies that may still ask for them, and look every 30 seconds whether any may: it is
+    tried again until then.
+    """
+    for pause in _MERGE_PAUSES:
+        await asyncio.sleep(pause)
+        await cluster.request("POST", f"/{segment(index)}/_flush", params={"force": True})
+        await cluster.request("POST", f"/{segment(index)}/_forcemerge", params={"max_num_segments": 1})
+        answer = await cluster.request("GET", f"/{segment(index)}/_stats/docs")
+        with expected(f"the statistics of '{index}'"):
+            if not answer["_all"]["primaries"]["docs"]["deleted"]:
+                break
+    await refresh(cluster, index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from sira_es.llm.prompts import DOCUMENT, QUESTIONS, document_prompt
 from sira_es.llm.store import StoredSource
 from sira_es.settings import IndexSettings
 from sira_es.vocabulary import HumanTerms, Rules, clean_document, judge_document
+from sira_es.vocabulary.clean import match_key
 from sira_es.vocabulary.model import Phrase, Proposal, Statistics, Verdict
 
 __all__ = ["GIVES_ORDERS", "IN_PART", "Enriched", "PageEnricher"]
@@ -145,6 +146,7 @@ class PageEnricher:
                 self._target, unique, fields=self._searched, main_field=self._settings.main
             )
             known, total = dict(zip(unique, statistics.analyses, strict=True)), statistics.documents
+        self.watch.look()
         results = []
         for document in cleaned:
             own = Statistics(total, tuple(known[p.phrase] for p in document.terms if p.verdict is None))
@@ -218,7 +220,15 @@ class PageEnricher:
         """The phrases and questions with their verdicts, less what is held back."""
         judged = judge_document(document.terms, statistics, rules=self._rules, human=self._human)
         judged += judge_document(document.questions, None, rules=self._rules, human=self._human)
-        self.watch.note([p.phrase for p in judged if p.verdict is Verdict.KEPT])
+        words = {a.text: a.words for a in statistics.analyses}
+        total = statistics.documents or 1
+        self.watch.note(
+            {
+                p.phrase: {match_key(w.text): (w.df or 0) / total for w in words.get(p.phrase, ())}
+                for p in judged
+                if p.verdict is Verdict.KEPT
+            }
+        )
         kept = 0
         result = []
         for phrase in judged:

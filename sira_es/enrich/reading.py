@@ -23,13 +23,16 @@ _BLOCKS = frozenset(
 _INLINE = frozenset(
     {"a", "b", "i", "u", "em", "strong", "span", "code", "sub", "sup", "script", "style", "title", "img"}
 )
+_KNOWN = _BLOCKS | _INLINE
 _HIDDEN = frozenset({"script", "style"})
 _ENCODED = re.compile(r"[A-Za-z0-9+/=_-]{400,}")
 _WHITE = frozenset("\t\n\r\f\v")
+_ASCII_CONTROL = {code: None for code in (*range(0x20), 0x7F) if chr(code) not in _WHITE}
 _ORDERS = re.compile(
-    r"(?i)\b(?:ignore|disregard|forget|override)\b[^.\n]{0,40}\b(?:above|previous|prior|preceding|earlier|instructions?)\b"
+    r"\b(?:ignore|disregard|forget|override)\b[^.\n]{0,40}\b(?:above|previous|prior|preceding|earlier|instructions?)\b"
     r"|\b(?:system prompt|you are now|new instructions?:|respond only with|output only|answer only with)\b"
 )
+_HINTS = ("ignore", "disregard", "forget", "override", "system prompt", "you are now", "instruction", "only")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +65,15 @@ def read(
         return Reading((), (), reason="binary" if any(held.values()) else "no text")
     texts = tuple(v for name in list(readable)[: len(readable) - unsearched] for v in readable[name])
     parts, coverage = _parts(readable, chunk_tokens * BYTES_A_TOKEN)
-    orders = any(_ORDERS.search(v) for vs in readable.values() for v in vs)
+    orders = any(_gives_orders(v) for vs in readable.values() for v in vs)
     return Reading(parts, texts, coverage, gives_orders=orders)
 
 
 def _plain(text: str) -> str:
     """A text without its markup, where it is HTML: known tags, in pairs. `List<String>` is none."""
-    tags = [t for t in _TAG.finditer(text) if t[2].lower() in _BLOCKS | _INLINE]
+    if "</" not in text:
+        return text
+    tags = [t for t in _TAG.finditer(text) if t[2].lower() in _KNOWN]
     if len(tags) < 2 or not any(t[1] for t in tags):
         return text
     pieces, position, hidden = [], 0, ""
@@ -90,9 +95,17 @@ def _plain(text: str) -> str:
 def _is_binary(text: str) -> bool:
     """Mostly what nobody reads: control and replacement characters, or unbroken runs such as base64."""
     sample = text[:10_000]
-    odd = sum(c == "\ufffd" or (unicodedata.category(c)[0] == "C" and c not in _WHITE) for c in sample)
+    if sample.isascii():
+        odd = len(sample) - len(sample.translate(_ASCII_CONTROL))
+    else:
+        odd = sum(c == "\ufffd" or (unicodedata.category(c)[0] == "C" and c not in _WHITE) for c in sample)
     encoded = sum(len(run[0]) for run in _ENCODED.finditer(sample))
     return odd > len(sample) / 10 or encoded > len(sample) / 2
+
+
+def _gives_orders(text: str) -> bool:
+    lowered = text.casefold()
+    return any(hint in lowered for hint in _HINTS) and _ORDERS.search(lowered) is not None
 
 
 def _parts(values: Mapping[str, tuple[str, ...]], room: int) -> tuple[tuple[Mapping[str, tuple[str, ...]], ...], float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,8 @@ from sira_es.errors import ConfigurationError
 from sira_es.llm.model import Answer
 
 __all__ = ["Budget", "EnrichReport", "Limits", "Progress"]
+
+MOST_WAITING = 256  # equal texts at one time wait for one call, and share its answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class Budget:
         self._documents = 0
         self._under_way = 0
         self._unpriced = ""
+        self._paid: deque[Answer] = deque(maxlen=MOST_WAITING)
 
     @property
     def seconds(self) -> float:
@@ -71,8 +75,9 @@ class Budget:
     def end(self, answer: Answer | None) -> None:
         """It came back, with an answer or an error. An answer of unknown price ends a run with a limit of cost."""
         self._under_way -= 1
-        if answer is None or answer.source != "model":
+        if answer is None or answer.source != "model" or any(paid is answer for paid in self._paid):
             return
+        self._paid.append(answer)
         self.calls += 1
         self.tokens += answer.prompt_tokens + answer.completion_tokens
         self.cost += answer.cost or 0.0

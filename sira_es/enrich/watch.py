@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from sira_es.vocabulary.clean import match_key
 
@@ -12,6 +12,7 @@ __all__ = ["Watch"]
 FEWEST_DOCUMENTS = 200
 MOST_OF_A_PHRASE = 0.2
 MOST_OF_A_WORD = 0.5
+OFTEN_ENOUGH = 10
 MOST_COUNTED = 20_000
 
 
@@ -19,7 +20,8 @@ class Watch:
     """Counts, in a bounded number of entries, in how many documents a word or phrase is kept, and holds the excess back.
 
     From `FEWEST_DOCUMENTS` on, a phrase is held back that a fifth of the documents have, and every phrase with a word
-    that half of them have. (Measured on two collections with good answers: at most .10 for a phrase, .31 for a word.)
+    that half of them have; but not where the texts themselves have it a tenth as often: that is what they are about.
+    (Measured on two collections with good answers: at most .10 for a phrase, .31 for a word.)
     """
 
     def __init__(
@@ -37,43 +39,51 @@ class Watch:
         self._documents = self._counts.pop("", 0)
         self._allowed = {match_key(a) for a in allowed}
         self._counting = counting
+        self._in_texts: dict[str, float] = {}
+        self._held: frozenset[str] = frozenset()
+        self.look()
 
     @property
     def held(self) -> dict[str, float]:
         """What is held back, with the share of the documents that have it."""
-        if self._documents < FEWEST_DOCUMENTS:
-            return {}
-        shares = ((key, count / self._documents) for key, count in self._counts.most_common(100))
-        return {key.lstrip("="): share for key, share in shares if share > self._most(key) and self._may_hold(key)}
+        return {key.lstrip("="): self._counts[key] / self._documents for key in sorted(self._held)}
 
     @property
     def counts(self) -> dict[str, int]:
         """What a later run needs to go on: the most frequent entries, and under "" the number of documents."""
-        return {**dict(self._counts.most_common(1000)), "": self._documents}
+        foreign = ((key, n) for key, n in self._counts.most_common(1000) if not self._is_of_the_texts(key))
+        return {**dict(foreign), "": self._documents}
 
-    def note(self, phrases: Sequence[str]) -> None:
-        """Count the kept phrases of one document."""
+    def note(self, kept: Mapping[str, Mapping[str, float]]) -> None:
+        """Count the kept phrases of one document, each with the shares of the documents whose texts have its words."""
+        keys = {match_key(phrase): shares for phrase, shares in kept.items()}
+        for key, shares in keys.items():
+            self._in_texts.update(shares)
+            self._in_texts[f"={key}"] = min(shares.values(), default=0.0)
         if not self._counting:
             return
-        keys = [match_key(p) for p in phrases]
         self._counts.update({f"={key}" for key in keys} | {word for key in keys for word in key.split()})
         self._documents += 1
         if len(self._counts) > MOST_COUNTED:
             self._counts = Counter(dict(self._counts.most_common(MOST_COUNTED // 2)))
+        if len(self._in_texts) > 2 * MOST_COUNTED:
+            self._in_texts = {key: share for key, share in self._in_texts.items() if key in self._counts}
+
+    def look(self) -> None:
+        """Find out what is in too many documents by now; until the next look that is what `holds` goes by."""
+        if self._documents >= FEWEST_DOCUMENTS:
+            self._held = frozenset(key for key, _ in self._counts.most_common(100) if self._is_held(key))
 
     def holds(self, phrase: str) -> bool:
         """Whether a phrase, or a word in it, is in too many documents."""
-        if self._documents < FEWEST_DOCUMENTS:
+        if not self._held:
             return False
         key = match_key(phrase)
-        return any(self._is_held(k) for k in (f"={key}", *key.split())) and key not in self._allowed
+        return key not in self._allowed and not self._held.isdisjoint((f"={key}", *key.split()))
 
     def _is_held(self, key: str) -> bool:
-        return self._counts[key] > self._most(key) * self._documents and self._may_hold(key)
+        often = self._counts[key] > (MOST_OF_A_PHRASE if key.startswith("=") else MOST_OF_A_WORD) * self._documents
+        return often and key.lstrip("=") not in self._allowed and not self._is_of_the_texts(key)
 
-    def _may_hold(self, key: str) -> bool:
-        return key.lstrip("=") not in self._allowed
-
-    @staticmethod
-    def _most(key: str) -> float:
-        return MOST_OF_A_PHRASE if key.startswith("=") else MOST_OF_A_WORD
+    def _is_of_the_texts(self, key: str) -> bool:
+        return self._in_texts.get(key, 0.0) * OFTEN_ENOUGH * self._documents >= max(1, self._counts[key])

@@ -49,7 +49,7 @@ def read_clicks(path: str | Path, queries: Queries | None = None) -> tuple[Queri
     """Read a table of query, id, position (from 1), impressions and clicks; return queries and their grades.
 
     `queries`: the file's queries are ids of these, or their texts. Without it, the texts in the file are the queries,
-    with ids q1, q2, ... Raises InputError naming file and line: a column is missing, a number is none or makes no sense.
+    with ids clicks-1, clicks-2, ... Raises InputError naming file and line: a column is missing, a number is none or makes no sense.
     """
     path = Path(path)
     tally = Tally(str(path))
@@ -125,7 +125,7 @@ def _count(path: Path, line: int, row: dict[str, Any], name: str) -> int:
 def _numbered(path: Path, rows: list[_Shown]) -> Queries:
     texts = {_key(row.query): row.query for row in reversed(rows)}
     first = dict.fromkeys(_key(row.query) for row in rows)
-    return Queries(path, {f"q{place}": texts[key] for place, key in enumerate(first, 1)})
+    return Queries(path, {f"clicks-{place}": texts[key] for place, key in enumerate(first, 1)})
 
 
 def _key(text: str) -> str:

@@ -15,39 +15,46 @@ from sira_es.vocabulary import normalise
 __all__ = ["read_log"]
 
 _TEXT = ("text", "query")
+_ID = ("_id", "id", "query_id", "qid")
 _COUNT = ("count", "frequency", "searches", "impressions")
 
 
 def read_log(path: str | Path, top: int | None = None) -> Queries:
-    """Read queries that may repeat, the most frequent first, at most `top`; their ids are q1, q2, ...
+    """Read queries that may repeat, the most frequent first, at most `top`.
 
     A file ending in .txt (.gz) has one query a line; any other one rows with `text` or `query` and, if it has such a
-    column, `count`. Letter case and white space make no other query. Raises InputError naming file and line.
+    column, `count`. Letter case and white space make no other query. A query keeps the id that the file has for it, else
+    it is log-1, log-2, ... Raises InputError naming file and line.
     """
     path = Path(path)
     tally = Tally(str(path))
     counts: Counter[str] = Counter()
     texts: dict[str, str] = {}
-    for line, text, count in _searches(path, tally):
+    ids: dict[str, str] = {}
+    for line, text, count, name in _searches(path, tally):
         key = normalise(text).casefold()
         if not key:
             tally.note("rows without a query, skipped", f"line {line}")
             continue
         texts.setdefault(key, text)
+        ids.setdefault(key, name)
         counts[key] += count
     if not texts:
         raise InputError(f"{path}: the file holds no query")
     if top is not None and len(texts) > top:
         tally.note(f"queries beyond the {top} most frequent, left out", repr(counts.most_common(top + 1)[-1][0]))
-    found = {f"q{place}": texts[key] for place, (key, _) in enumerate(counts.most_common(top), 1)}
+    found: dict[str, str] = {}
+    for place, (key, _) in enumerate(counts.most_common(top), 1):
+        name = ids[key]
+        found[name if name and name not in found else f"log-{place}"] = texts[key]
     return Queries(path, found, tally.findings)
 
 
-def _searches(path: Path, tally: Tally) -> Iterator[tuple[int, str, int]]:
-    """Yield (line, text, how often)."""
+def _searches(path: Path, tally: Tally) -> Iterator[tuple[int, str, int, str]]:
+    """Yield (line, text, how often, id or nothing)."""
     first, lines = content(path, read_lines(path, tally))
     if ".txt" in path.suffixes[-2:]:
-        yield from ((number, line, 1) for number, line in lines)
+        yield from ((number, line, 1, "") for number, line in lines)
         return
     for line, row in rows_of(path, first, lines, tally):
         text = pick(path, line, row, _TEXT, "query")[1]
@@ -58,4 +65,4 @@ def _searches(path: Path, tally: Tally) -> Iterator[tuple[int, str, int]]:
             count = int(named)
         except (TypeError, ValueError):
             raise InputError(f"{at(path, line)}: count {named!r} is not a whole number") from None
-        yield line, text, max(count, 0)
+        yield line, text, max(count, 0), next((str(row[key]) for key in _ID if row.get(key)), "")

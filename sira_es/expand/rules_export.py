@@ -42,7 +42,7 @@ def _by_query(rules: Sequence[Rule]) -> Mapping[str, Mapping[str, float]]:
 
 def _solr(text: str) -> str:
     """Comma, arrow, backslash and a leading # have a meaning of their own."""
-    escaped = re.sub(r"([\\,]|=>)", lambda m: m[1].replace("=>", "=\\>") if m[1] == "=>" else f"\\{m[1]}", text)
+    escaped = re.sub(r"\\|,|=>", lambda m: f"\\{m[0]}", text)
     return f"\\{escaped}" if escaped.startswith("#") else escaped
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import aiohttp
@@ -71,6 +71,7 @@ class Proxy:
         except SiraError as error:
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
+        self._beside(self._room.prepare())
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -96,10 +97,14 @@ class Proxy:
         if self._shadow is not None:
             self._shadow.room = room
         self._metrics.reloads.labels("done").inc()
+        self._beside(room.prepare())
         if old is not None:
-            task = asyncio.create_task(old.close())
-            self._background.add(task)
-            task.add_done_callback(self._background.discard)
+            self._beside(old.close())
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     # Serving
 

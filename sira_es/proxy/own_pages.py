@@ -39,6 +39,7 @@ async def own_page(room: Room, request: Request, client: Downstream, metrics: Me
 
 async def _health(room: Room, client: Downstream, metrics: Metrics) -> None:
     up = await room.upstream.ping()
+    status = ("ready" if room.prepared else "starting") if up else "the cluster does not answer"
     for node in room.upstream.nodes:
         metrics.node.labels(node.name).set(float(node.up))
     nodes = {node.name: "up" if node.up else "down" for node in room.upstream.nodes}

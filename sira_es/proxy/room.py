@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from sira_es.errors import ModelError, SiraError
-from sira_es.llm.model import Answer, AnswerSource, Prompt
+from sira_es.llm.model import Answer, AnswerSource, Model, Prompt
 from sira_es.proxy.expansions import Expansions
 from sira_es.proxy.indices import Indices
 from sira_es.proxy.memory import Memory
@@ -17,6 +17,7 @@ from sira_es.proxy.options import Options
 from sira_es.proxy.planning import Planner
 from sira_es.proxy.shapes import Shapes
 from sira_es.proxy.upstream import Upstream
+from sira_es.proxy.wire import Caller
 from sira_es.settings import Settings
 from sira_es.sira import AsyncSira
 
@@ -40,8 +41,18 @@ class Room:
         self._memory = memory
         self._expansions = Expansions(self.sira, memory, metrics)
         self.planner = Planner(settings, options, self.indices, self._expansions, self.shapes)
+        self.prepared = False
         self._users = 0
         self._idle: Callable[[], None] | None = None
+
+    async def prepare(self) -> None:
+        """Do ahead what would make the first searches slow; what cannot be done without a caller is left to them."""
+        if self.settings.llm.queries.model and not self.options.recorded:
+            await Model(self.settings.llm.queries).prepare()
+        nobody = Caller({})
+        looks = (self.indices.get(index, nobody) for index in self.settings.indices)
+        await asyncio.gather(*looks, return_exceptions=True)
+        self.prepared = True
 
     def __enter__(self) -> Room:
         self._users += 1

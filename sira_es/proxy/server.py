@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -55,15 +56,32 @@ class Protocol(HttpToolsProtocol):
         scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # a key of our own beside those of ASGI
         scope[TARGET], self.url = self.url, b"/"  # the server need not understand it: we send it on unread
         super().on_headers_complete()
-        if self.parser.should_upgrade():
-            self.cycle.keep_alive = False  # another protocol was offered and not taken: the parser stops here
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        try:
+            while data:
+                try:
+                    self.parser.feed_data(data)
+                    return
+                except httptools.HttpParserUpgrade as offered:
+                    data = data[offered.args[0] :]
+                    self._decline_upgrade()
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
+    def _decline_upgrade(self) -> None:
+        """Another protocol was offered and is not taken: the parser has left the body out, so a new one goes on there."""
+        framing = [h for h in self.headers if h[0] in {b"content-length", b"transfer-encoding"}]
+        self.cycle.more_body = bool(framing)
+        self.parser = httptools.HttpRequestParser(_Resumed(self, told=bool(framing)))
+        if framing:
+            head = b"".join(b"%s: %s\r\n" % pair for pair in framing)
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n" + head + b"\r\n")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
-
-    def _unsupported_upgrade_warning(self) -> None:
-        pass
 
     def _count(self, size: int) -> None:
         self._size += size
@@ -74,6 +92,33 @@ class Protocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class _Resumed:
+    """Callbacks of a parser that goes on after the head of a request, which it is told but its protocol knows."""
+
+    def __init__(self, protocol: Protocol, *, told: bool) -> None:
+        self._protocol = protocol
+        self._told = told
+        self.on_body = protocol.on_body
+        self.on_message_complete = protocol.on_message_complete
+
+    def on_message_begin(self) -> None:
+        if not self._told:
+            self._protocol.on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if not self._told:
+            self._protocol.on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._told:
+            self._protocol.on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if not self._told:
+            self._protocol.on_headers_complete()
+        self._told = False
 
 
 class Tls:

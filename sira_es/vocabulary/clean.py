@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from sira_es.vocabulary.model import Phrase, Proposal, Verdict
 
@@ -31,6 +32,9 @@ _IN_DOCUMENT = _Limits(words=4, characters=64, phrases=10)
 _QUESTION = _Limits(words=12, characters=120, phrases=4)
 _LEAST_CONFIDENCE = 0.01
 _RUN = re.compile(r"[a-z0-9_]+")
+_ASCII_CONTROL = dict.fromkeys([*range(0x20), 0x7F], " ")
+_ASCII_LETTER = re.compile(r"[A-Za-z]")
+_LATIN = frozenset({"LATIN"})
 
 # First words of Unicode names that stand for another script, or for none of their own.
 _SAME_SCRIPT = {
@@ -118,11 +122,14 @@ def scripts_of(text: str, language: str = "") -> frozenset[str]:
 
 def normalise(text: str) -> str:
     """Text in Unicode NFC: characters of category C are spaces, white space is single and not at the ends."""
+    if text.isascii():
+        return " ".join(text.translate(_ASCII_CONTROL).split())
     text = unicodedata.normalize("NFC", text)
     control = {ord(c): " " for c in set(text) if unicodedata.category(c)[0] == "C" and not c.isspace()}
     return " ".join((text.translate(control) if control else text).split())
 
 
+@lru_cache(maxsize=20_000)
 def match_key(text: str) -> str:
     """What words or phrases have in common that people call the same: case and outer punctuation do not count."""
     plain = normalise(text)
@@ -173,6 +180,8 @@ def _clean(proposal: Proposal, limits: _Limits, scripts: frozenset[str], allowed
 
 
 def _foreign_script(text: str, scripts: frozenset[str], allowed: frozenset[str]) -> str:
+    if text.isascii() and "LATIN" in scripts:
+        return ""
     keys = {match_key(a) for a in allowed}
     if match_key(text) in keys:
         return ""
@@ -182,6 +191,8 @@ def _foreign_script(text: str, scripts: frozenset[str], allowed: frozenset[str])
 
 def _scripts(text: str) -> frozenset[str]:
     """The scripts of a text's letters: first words of Unicode names, those of the plain form of a variant (NFKC)."""
+    if text.isascii():
+        return _LATIN if _ASCII_LETTER.search(text) else frozenset()
     plain = unicodedata.normalize("NFKC", "".join(sorted(set(text))))
     names = (unicodedata.name(c, "NAMELESS").split()[0] for c in set(plain) if unicodedata.category(c)[0] == "L")
     return frozenset(_SAME_SCRIPT.get(name, name) for name in names)

@@ -103,7 +103,8 @@ async def test_an_engine_too_old_for_a_complete_scan(
 
 
 @pytest.mark.parametrize(
-    ("name", "remedy"), [("", "correct --index"), ("-closed", "open it first"), ("-other", "did you mean")]
+    ("name", "remedy"),
+    [("", "correct --index"), ("-closed", "open it first"), ("-other", "no index, alias or data stream")],
 )
 async def test_an_index_that_is_missing_or_closed(
     doctor: Doctor, cluster: Cluster, index_name: str, name: str, remedy: str

@@ -58,7 +58,7 @@ async def test_several_fields_by_term_vectors_lie_between_the_largest_and_the_su
     single = [await counted(cluster, index_name, words, [f]) for f in ("title", "text")]
     true = await counted(cluster, index_name, words, ["title", "text"])
     for word in words:
-        largest = max(s[word.text] for s in single)
+        largest = true[word.text] if len(word.tokens) > 1 else max(s[word.text] for s in single)  # those are counted
         assert word.df == largest <= true[word.text] <= sum(s[word.text] for s in single)
         assert word.exact == (largest == sum(s[word.text] for s in single))
     assert any(not w.exact for w in words)

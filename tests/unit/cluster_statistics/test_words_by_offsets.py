@@ -143,3 +143,19 @@ def test_each_token_belongs_to_at_most_one_word_and_words_keep_their_order(
     assert all(w.text and w.text in text for w in made)
     places = [min(min(spans[int(t[1:])]) for t in w.tokens) for w in made]
     assert places == sorted(places)
+
+
+def test_characters_of_east_asia_that_stand_alone_are_one_word() -> None:
+    tokens = [Token("図", 0, 0, 1), Token("書", 1, 1, 2), Token("館", 2, 3, 4)]
+    assert [w.text for w in split("図書 館", tokens)] == ["図書", "館"]
+
+
+def test_a_compound_at_one_place_has_parts() -> None:
+    tokens = [Token("fussballtor", 0, 0, 11), Token("fussball", 0, 0, 11), Token("tor", 0, 0, 11)]
+    (word,) = split("Fussballtor", tokens)
+    assert word.parts == ("fussball", "tor")
+
+
+def test_synonyms_at_one_place_are_no_parts() -> None:
+    (word,) = split("bant", [Token("bant", 0, 0, 4), Token("kent", 0, 0, 4), Token("ban", 0, 0, 4)])
+    assert word.parts == ()

@@ -25,15 +25,15 @@ def test_a_document_below_that_is_clicked_as_often_as_one_on_top_gets_a_higher_g
         tmp_path, "fan,top,1,100,20\nfan,low,5,100,20\nlamp,other,1,100,20\nlamp,rest,5,900,2\n"
     )  # fmt: skip
     queries, judgments = read_clicks(file)
-    assert queries.texts == {"q1": "fan", "q2": "lamp"}
+    assert queries.texts == {"clicks-1": "fan", "clicks-2": "lamp"}
     # top: 21 / 21 = 1 -> 2; low: 21 / 3.2 -> 3; rest: 3 / 20.8 -> 0
-    assert judgments.grades == {"q1": {"top": 2, "low": 3}, "q2": {"other": 2, "rest": 0}}
+    assert judgments.grades == {"clicks-1": {"top": 2, "low": 3}, "clicks-2": {"other": 2, "rest": 0}}
 
 
 def test_rows_of_several_positions_add_up(tmp_path: Path) -> None:
     # rates: .5 and .1; expected of a: 10 * .5 + 10 * .1 = 6, clicked 9: 10 / 7 -> 2
     file = written(tmp_path, "q,a,1,10,5\nq,a,2,10,4\nq,b,1,10,5\nq,c,2,30,0\n")
-    assert read_clicks(file)[1].grades["q1"]["a"] == 2
+    assert read_clicks(file)[1].grades["clicks-1"]["a"] == 2
 
 
 def test_queries_are_known_by_id_or_by_text_whatever_their_case(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_queries_are_known_by_id_or_by_text_whatever_their_case(tmp_path: Path) 
 def test_pairs_that_were_hardly_shown_are_not_judged_and_counted(tmp_path: Path) -> None:
     file = written(tmp_path, "q,a,1,50,10\nq,b,2,9,9\nq,c,3,1,0\n")
     _, judgments = read_clicks(file)
-    assert set(judgments.grades["q1"]) == {"a"}
+    assert set(judgments.grades["clicks-1"]) == {"a"}
     assert [(f.what, f.count) for f in judgments.findings] == [("pairs shown less than 10 times, not judged", 2)]
 
 

@@ -15,7 +15,7 @@ def test_plain_lines_are_counted_whatever_their_case_and_white_space(tmp_path: P
     file = tmp_path / "searches.txt"
     file.write_text("usb fan\nlamp\nUSB  Fan\n\n")
     log = read_log(file)
-    assert log.texts == {"q1": "usb fan", "q2": "lamp"}
+    assert log.texts == {"log-1": "usb fan", "log-2": "lamp"}
     assert [f.what for f in log.findings] == ["rows without a query, skipped"]
 
 
@@ -35,7 +35,7 @@ def test_only_the_most_frequent_are_taken_and_the_rest_is_noted(tmp_path: Path) 
     file = tmp_path / "searches.txt"
     file.write_text("a\nb\nb\nc\nc\nc\n")
     log = read_log(file, top=2)
-    assert log.texts == {"q1": "c", "q2": "b"}
+    assert log.texts == {"log-1": "c", "log-2": "b"}
     assert log.findings[-1].first == "'a'"
 
 
@@ -53,3 +53,9 @@ def test_an_unusable_log_is_refused(tmp_path: Path, name: str, content: str, mes
     file.write_text(content)
     with pytest.raises(InputError, match=message):
         read_log(file)
+
+
+def test_ids_that_the_file_has_are_kept(tmp_path: Path) -> None:
+    file = tmp_path / "queries.jsonl"
+    file.write_text('{"_id": "17", "text": "lamp"}\n{"_id": "18", "text": "fan"}\n{"_id": "19", "text": "Fan"}\n')
+    assert read_log(file).texts == {"18": "fan", "17": "lamp"}

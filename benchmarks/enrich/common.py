@@ -1,0 +1,93 @@
+"""What the benchmarks of the enrichment share: documents, answers in a store, and a job on a real node."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import random
+from collections import deque
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from sira_es.cluster.connect import Cluster
+from sira_es.cluster.scan import Hit, scan
+from sira_es.cluster.schema import create_index, ensure_fields
+from sira_es.cluster.statistics import DocumentFrequencies
+from sira_es.cluster.target import Target, describe
+from sira_es.cluster.write import Change, index_documents, update
+from sira_es.enrich.job import PAGE, Enrichment
+from sira_es.enrich.ledger import Ledger
+from sira_es.enrich.page import PageEnricher
+from sira_es.llm.answer import is_usable
+from sira_es.llm.model import Answer
+from sira_es.llm.store import AnswerStore, NoModel, StoredSource, key_of
+from sira_es.resources import data_file
+from sira_es.settings import IndexSettings
+
+FIELDS = ["title", "text"]
+SETTINGS = IndexSettings(text_fields=FIELDS)
+FAQ = data_file("examples", "stackfaq")
+
+
+def documents(count: int) -> Iterator[tuple[str, dict[str, str], str]]:
+    """Id, source and answer: the FAQ over and over, its sentences in another order each time, so that no text repeats."""
+    with gzip.open(FAQ / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    with gzip.open(FAQ / "recorded" / "documents.jsonl.gz", "rt", encoding="utf-8") as lines:
+        answers = {row["id"]: row["answer"] for row in map(json.loads, lines)}
+    chance = random.Random(1)
+    for number in range(count):
+        row = rows[number % len(rows)]
+        key = row.get("_id") or row["id"]
+        sentences = row["text"].split(". ")
+        chance.shuffle(sentences)
+        source = {"title": row.get("title", ""), "text": f"{'. '.join(sentences)} ({number})"}
+        yield str(number), source, answers[key]
+
+
+async def load(cluster: Cluster, index: str, count: int) -> Target:
+    await create_index(cluster, index)
+    await index_documents(cluster, index, ((key, source) for key, source, _ in documents(count)))
+    await ensure_fields(cluster, await describe(cluster, index, FIELDS), "text")
+    return await describe(cluster, index, FIELDS)
+
+
+def make_job(cluster: Cluster, target: Target, folder: Path, store: AnswerStore) -> Enrichment:
+    source = StoredSource(NoModel("openai/bench"), store, usable=lambda p, a: is_usable(a.text, p.kind))
+    frequencies = DocumentFrequencies(cluster)
+    page = PageEnricher(frequencies, source, target, SETTINGS, concurrency=8)
+    return Enrichment(cluster, frequencies, target, page, Ledger(folder / "ledger.sqlite"), text_fields=FIELDS)
+
+
+def fill_store(job: Enrichment, store: AnswerStore, count: int) -> None:
+    """Put an answer for every document into the store, as earlier calls would have."""
+    page = job._page
+    store._writer.execute("PRAGMA synchronous = OFF")
+    for key, source, answer in documents(count):
+        for prompt in page.prompts(key, source):
+            store.put(key_of("openai/bench", prompt), Answer(answer, "openai/bench", 400, 30, 0.0002))
+
+
+async def bare(cluster: Cluster, target: Target, terms: list[str]) -> int:
+    """The floor: the same pages, with the same two fields written into each document, two pages at a time."""
+    fields: dict[str, Any] = {
+        "enriched_terms": terms,
+        "sira": {"source_hash": "0" * 64, "recipe": "openai/bench/document_v1", "enriched_at": "2026-01-01T00:00:00Z"},
+    }
+    written = 0
+    tasks: deque[asyncio.Task[int]] = deque()
+
+    async def one(hits: list[Hit]) -> int:
+        return len(await update(cluster, [Change(hit, fields) for hit in hits]))
+
+    async with aclosing(scan(cluster, target, source=[*FIELDS, "sira"], page_size=PAGE)) as pages:
+        async for hits in pages:
+            tasks.append(asyncio.create_task(one(hits)))
+            if len(tasks) > 1:
+                written += await tasks.popleft()
+    while tasks:
+        written += await tasks.popleft()
+    return written
