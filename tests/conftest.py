@@ -17,6 +17,18 @@ import pytest
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A test that a node refuses for a module that it lacks is skipped, with the node's own words."""
+    outcome = yield
+    from cluster.capabilities import what_is_lacking
+
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.failed and call.excinfo is not None and (lack := what_is_lacking(call.excinfo.value)):
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {lack}")
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"

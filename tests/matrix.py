@@ -39,7 +39,7 @@ class Cell:
 def run(engine: str) -> None:
     """Run the suites on a fresh node of one engine; their outcomes are in its JUnit file."""
     instance = f"{INSTANCE}-{engine}"
-    node = devnode.up(engine, 0, lambda line: print(line, flush=True), instance=instance)
+    node = devnode.up(engine, 0, lambda line: print(line, flush=True), instance=instance)  # noqa: T201
     environment = {**os.environ, "SIRA_ES_TEST_ENGINE": engine, "SIRA_ES_TEST_URL": node.url}
     RESULTS.mkdir(parents=True, exist_ok=True)
     report = RESULTS / f"{engine}.xml"
@@ -131,7 +131,7 @@ def main(arguments: list[str]) -> int:
     TABLE.write_text(table(found), "utf-8")
     failures = [f"{e}: {m}: {name}" for e, cells in found.items() for m, c in cells.items() for name in c.failed]
     missing = [engine for engine in devnode.ENGINES if engine not in found]
-    print("\n".join([*failures, f"{TABLE}: {len(failures)} failures"] + [f"never run: {e}" for e in missing]))
+    print("\n".join([*failures, f"{TABLE}: {len(failures)} failures"] + [f"never run: {e}" for e in missing]))  # noqa: T201
     return int(bool(failures))
 
 

@@ -154,13 +154,18 @@ async def _detect(cluster: Cluster) -> Engine:
         ("/_nodes/_local", {"filter_path": "nodes.*.version"}),
         ("/_search", {"size": 0}),
     )
+    refused = None
     for path, params in questions:
         answer = await _ask(cluster, path, params)
+        if answer.status == 403 and any(_error_of(answer)):
+            refused = refused or cluster._refusal("GET", path, answer)
         clues.add(path, answer.status, answer.headers, _parsed(answer))
         if engine := clues.engine():
             return engine
     if engine := clues.engine(last=True):
         return engine
+    if refused:
+        raise refused
     raise ClusterError(f"{cluster.url} answers, but not as Elasticsearch or OpenSearch do; check cluster.url")
 
 

@@ -28,6 +28,7 @@ _TABLE: dict[str, tuple[Version | None, Version | None, bool]] = {
     "shard_doc_sort": (     (7, 12, 0),    (3, 3, 0),   False),
     "combined_fields": (    (7, 13, 0),    (3, 2, 0),   False),
     "named_query_scores": ( (8, 8, 0),     (2, 19, 0),  False),
+    "stable_slices": (      None,          (2, 4, 0),   False),
     "versioned_media": (    (7, 11, 0),    None,        True),
     "lone_item_errors": (   (7, 0, 0),     None,        False),
     "computed_clauses": (   (8, 1, 0),     None,        False),
@@ -73,6 +74,14 @@ class Engine:
     def can_named_query_scores(self) -> bool:
         """The URL parameter `include_named_queries_score` of `_search`."""
         return self._can("named_query_scores")
+
+    @property
+    def can_stable_slices(self) -> bool:
+        """Slices of a point in time by the id of documents, the same in another point in time.
+
+        Elasticsearch slices by position, which changes with every update.
+        """
+        return self._can("stable_slices")
 
     @property
     def mtermvectors_fail_whole(self) -> bool:
@@ -160,6 +169,8 @@ class Clues:
         if not isinstance(body, dict):
             return
         self.is_cluster |= path == "/_search" and ("took" in body or isinstance(body.get("error"), dict))
+        if status == 403 and "is unauthorized for" in str(body.get("error")):  # 7.17 does not name itself in refusals
+            self.headers.setdefault("x-elastic-product", "Elasticsearch")
         if path == "/" and status == 200 and isinstance(version := body.get("version"), dict):
             self.root = version_of(version.get("number"))
             self.distribution = str(version.get("distribution") or "")

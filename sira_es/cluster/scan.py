@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 from sira_es.cluster.connect import Cluster, expected, segment
 from sira_es.cluster.target import WHOLE, Target
@@ -69,13 +70,16 @@ async def scan(
             "sort": [{"_seq_no": "asc"}],
             "seq_no_primary_term": True,
             "_source": list(source) if not isinstance(source, bool) else source,
-            **({"slice": {"id": part[0], "max": part[1]}} if part[1] > 1 else {}),
+            **({"slice": {"id": part[0], "max": part[1]}} if part[1] > 1 and cluster.engine.can_stable_slices else {}),
         }
         for shard in index.reached:
             reader = _Shard(cluster, index.name, shard, body, keep_alive)
             try:
                 while page := await reader.page():
-                    yield page
+                    if "slice" not in body and part[1] > 1:
+                        page = [hit for hit in page if crc32(hit.id.encode()) % part[1] == part[0]]
+                    if page:
+                        yield page
             finally:
                 # The scan may be ending because its task was cancelled; the cluster is told all the same.
                 await asyncio.shield(asyncio.ensure_future(reader.close()))

@@ -15,7 +15,7 @@ RETRY_SECONDS = 600.0
 """How long a document that failed rests before it is tried again."""
 
 LONGEST_PAUSE = 60.0
-IDLE_SHARE = 9  # a pass that found nothing is followed by a pause of nine times its length
+IDLE_SHARE = 9  # a pass that read documents and changed none is followed by a pause of nine times its length
 _FOR_GOOD = frozenset({"wrong key", "unknown model", "quota", "bad request"})
 
 
@@ -46,8 +46,8 @@ async def follow(
         if report is not None and report.stopped:
             return report
         lasted = time.monotonic() - started
-        worked = report is not None and report.done
-        await asyncio.sleep(pause if worked else max(pause, min(LONGEST_PAUSE * 10, IDLE_SHARE * lasted)))
+        in_vain = report is not None and not report.done
+        await asyncio.sleep(max(pause, min(LONGEST_PAUSE, IDLE_SHARE * lasted)) if in_vain else pause)
 
 
 def _passes(error: ClusterError | ModelError) -> bool:

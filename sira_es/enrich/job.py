@@ -26,6 +26,7 @@ from sira_es.errors import ClusterError, ModelError
 __all__ = ["Enrichment"]
 
 PAGE = 200
+PAGES_AT_A_TIME = 3
 TICK = 5.0  # seconds between reports of progress while a page takes long
 
 OnProgress = Callable[[Progress], None]
@@ -223,7 +224,7 @@ class Enrichment:
         on_progress: OnProgress,
         source: Sequence[str],
     ) -> None:
-        """Handle all pages: while one is worked on, the next is begun and the one after is read."""
+        """Handle all pages, `PAGES_AT_A_TIME` together, while the next one is read."""
         tasks: deque[asyncio.Task[None]] = deque()
 
         async def one(hits: Sequence[Hit]) -> None:
@@ -236,7 +237,7 @@ class Enrichment:
             async with aclosing(pages):
                 async for hits in pages:
                     tasks.append(asyncio.create_task(one(hits)))
-                    while len(tasks) > 1:
+                    while len(tasks) >= PAGES_AT_A_TIME:
                         await tasks.popleft()
                     if self._budget.over():
                         break

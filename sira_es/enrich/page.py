@@ -213,13 +213,14 @@ class PageEnricher:
         except ModelError as error:
             return replace(document, error=error)
         terms = clean_document(proposed, values=texts, allowed=allowed)
-        questions = clean_document(asked, values=texts, allowed=allowed, questions=True)
+        questions = clean_document(asked, values=texts, allowed=allowed, questions=True) if asked else ()
         return replace(document, terms=terms, questions=questions)
 
     def _judged(self, document: _Document, statistics: Statistics) -> tuple[Phrase, ...]:
         """The phrases and questions with their verdicts, less what is held back."""
         judged = judge_document(document.terms, statistics, rules=self._rules, human=self._human)
-        judged += judge_document(document.questions, None, rules=self._rules, human=self._human)
+        if document.questions:
+            judged += judge_document(document.questions, None, rules=self._rules, human=self._human)
         words = {a.text: a.words for a in statistics.analyses}
         total = statistics.documents or 1
         self.watch.note(

@@ -9,6 +9,7 @@ from typing import Any
 from sira_es.cluster.connect import Cluster, expected, segment
 from sira_es.cluster.statistics import DocumentFrequencies
 from sira_es.cluster.target import Target
+from sira_es.cluster.write import refresh
 from sira_es.enrich.page import PageEnricher
 from sira_es.enrich.passes import HASHED, pending_query
 from sira_es.errors import ClusterRefused
@@ -22,7 +23,7 @@ SECONDS_A_CALL = 2.0  # what a hosted model takes for an answer of this length
 ANSWER_TOKENS = 40  # measured: 31 and 41 on two collections with ten phrases at most
 QUESTIONS_TOKENS = 70
 FEWEST_KNOWN = 10  # stored answers from which their own figures are better than the ones above
-BYTES_A_DOCUMENT = 180  # measured on merged segments: our two fields of a document with ten phrases, stored and indexed
+BYTES_A_DOCUMENT = 310  # measured on merged segments: our two fields with eight phrases, stored and indexed
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ async def plan(
 
     `stale` counts documents made by another recipe; those whose text changed since are found by the run itself.
     """
+    await refresh(cluster, target.name)
+    frequencies.forget()
     coverage = await frequencies.coverage(target, text_fields)
     only = [query] if query else []
     fields = text_fields if page.fields == list(text_fields) else []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,8 +25,7 @@ _INLINE = frozenset(
 _KNOWN = _BLOCKS | _INLINE
 _HIDDEN = frozenset({"script", "style"})
 _ENCODED = re.compile(r"[A-Za-z0-9+/=_-]{400,}")
-_WHITE = frozenset("\t\n\r\f\v")
-_ASCII_CONTROL = {code: None for code in (*range(0x20), 0x7F) if chr(code) not in _WHITE}
+_ODD = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd-\uffff\ue000-\uf8ff]")  # control, replacement, private use
 _ORDERS = re.compile(
     r"\b(?:ignore|disregard|forget|override)\b[^.\n]{0,40}\b(?:above|previous|prior|preceding|earlier|instructions?)\b"
     r"|\b(?:system prompt|you are now|new instructions?:|respond only with|output only|answer only with)\b"
@@ -81,7 +79,7 @@ def _plain(text: str) -> str:
         name = tag[2].lower()
         if not hidden:
             pieces.append(text[position : tag.start()])
-            pieces.append("\n" if name in _BLOCKS else "")
+            pieces.append("\n" if name in _BLOCKS | _HIDDEN else "")
         position = tag.end()
         if name in _HIDDEN and not hidden and not tag[1]:
             hidden = name
@@ -95,10 +93,7 @@ def _plain(text: str) -> str:
 def _is_binary(text: str) -> bool:
     """Mostly what nobody reads: control and replacement characters, or unbroken runs such as base64."""
     sample = text[:10_000]
-    if sample.isascii():
-        odd = len(sample) - len(sample.translate(_ASCII_CONTROL))
-    else:
-        odd = sum(c == "\ufffd" or (unicodedata.category(c)[0] == "C" and c not in _WHITE) for c in sample)
+    odd = len(_ODD.findall(sample))
     encoded = sum(len(run[0]) for run in _ENCODED.finditer(sample))
     return odd > len(sample) / 10 or encoded > len(sample) / 2
 

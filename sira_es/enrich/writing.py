@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -18,6 +19,8 @@ from sira_es.enrich.passes import HASHED
 from sira_es.errors import ClusterError, UnsupportedError
 
 __all__ = ["forget_deleted", "take_out", "trial", "write"]
+
+log = logging.getLogger(__name__)
 
 CONFLICT_TRIES = 4
 PAGE = 200
@@ -79,10 +82,11 @@ async def take_out(
 ) -> int:
     """Remove our fields from the documents that have them, and match `query`; returns from how many.
 
-    `on_page` is told each page, and how many so far. Raises ClusterError where some could not be done.
+    `on_page` is told each page, and how many so far. Raises ClusterError where some could not be done. Where the
+    cluster runs no scripts the two keys stay, as null; a warning tells.
     """
     asked = {"bool": {"filter": [HASHED, *([query] if query else [])]}}
-    removed = 0
+    removed, nulled = 0, ""
     left: Counter[str] = Counter()
     ours = ["sira", "enriched_terms"]
     async with aclosing(scan(cluster, target, query=asked, source=ours, page_size=PAGE)) as pages:
@@ -90,7 +94,10 @@ async def take_out(
             outcomes = await _remove(cluster, hits)
             removed += sum(o.status in {"updated", "noop", "missing"} for o in outcomes)
             left.update(o.reason or o.status for o in outcomes if o.status in {"failed", "conflict"})
+            nulled = nulled or next((o.reason for o in outcomes if o.status == "updated"), "")
             on_page(hits, removed)
+    if nulled:
+        log.warning("%s and %s of %s are %s", *ours, target.name, nulled)
     if left:
         reason, count = left.most_common(1)[0]
         raise ClusterError(

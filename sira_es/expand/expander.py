@@ -31,6 +31,9 @@ __all__ = ["Expander"]
 GRACE = 0.03
 """Seconds that document frequencies may take where the model has used the deadline up."""
 
+GRACE_WITHOUT_MODEL = 1.0
+"""Seconds that they may take where no model is asked: there is no other wait."""
+
 _LATE = "the cluster told no document frequencies in time"
 _NOBODY = HumanTerms()
 
@@ -47,6 +50,7 @@ class _Target:
     human: HumanTerms
     exact: bool
     restricted: bool
+    grace: float = GRACE
 
     @property
     def fields(self) -> list[str]:
@@ -127,7 +131,8 @@ class Expander:
         human: HumanTerms | None = None,
     ) -> list[Expanded]:
         """Expand several queries, given as (id, text), with one look-up of all their words; otherwise as `expand`."""
-        place = _Target(target, settings, human or _NOBODY, exact, restricted)
+        grace = GRACE if deadline else GRACE_WITHOUT_MODEL
+        place = _Target(target, settings, human or _NOBODY, exact, restricted, grace)
         if deadline is None:
             return await self._expand(queries, place, None)
         kept = {q: self._recent.get(place.key(q), place.tag) for q in queries}
@@ -261,7 +266,7 @@ class Expander:
     async def _look_up(self, texts: Sequence[str], place: _Target, give_up: float | None) -> Statistics | None:
         """Statistics of texts; None where they do not come in time. What was asked for goes on, for others."""
         try:
-            async with asyncio.timeout(_seconds_to(give_up, at_least=GRACE)):
+            async with asyncio.timeout(_seconds_to(give_up, at_least=place.grace)):
                 return await self._frequencies.look_up(
                     place.target,
                     texts,

@@ -43,9 +43,7 @@ async def _health(room: Room, client: Downstream, metrics: Metrics) -> None:
     for node in room.upstream.nodes:
         metrics.node.labels(node.name).set(float(node.up))
     nodes = {node.name: "up" if node.up else "down" for node in room.upstream.nodes}
-    await _json(
-        client, 200 if up else 503, {"status": "ready" if up else "the cluster does not answer", "nodes": nodes}
-    )
+    await _json(client, 200 if status == "ready" else 503, {"status": status, "nodes": nodes})
 
 
 async def _expand(room: Room, request: Request, client: Downstream, query: str) -> None:

@@ -168,6 +168,7 @@ def _run(make_app: Callable[[], Any], listening: socket.socket, tls: Tls | None)
         config.load()
     except OSError as error:
         raise ConfigurationError(f"--tls-cert: cannot use it with its key ({error}); give PEM files") from None
+    signal.signal(signal.SIGTERM, lambda *_: None)  # the server raises it once more when all requests have ended
     server = uvicorn.Server(config)
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listening])

@@ -11,7 +11,7 @@ __all__ = ["Shapes"]
 STAYS_SECONDS = 3600.0
 MOST = 500
 
-_VALUES = re.compile(rb'"(?:[^"\\]|\\.)*+"(?!\s*+:)|-?\d[\d.eE+-]*|\s+')
+_VALUES = re.compile(rb'("(?:[^"\\]|\\.)*+"\s*+:)|"(?:[^"\\]|\\.)*+"|-?\d[\d.eE+-]*|\s+')
 
 
 class Shapes:
@@ -33,4 +33,4 @@ class Shapes:
 
 
 def _shape(body: bytes) -> bytes:
-    return hashlib.blake2b(_VALUES.sub(b"", body), digest_size=16).digest()
+    return hashlib.blake2b(_VALUES.sub(rb"\1", body), digest_size=16).digest()

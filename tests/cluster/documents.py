@@ -47,3 +47,17 @@ async def sources(cluster: Cluster, name: str) -> dict[str, Any]:
 
 def ids(hits: Sequence[Hit]) -> list[str]:
     return sorted(hit.id for hit in hits)
+
+
+async def scripts_run(cluster: Cluster) -> bool:
+    answer = await cluster.request("GET", "/_script_language")
+    return any(context["language"] == "painless" for context in answer["language_contexts"])
+
+
+async def undone(cluster: Cluster, name: str) -> dict[str, Any]:
+    """Sources after an undo: without our keys; where the cluster runs no scripts they are there, as null."""
+    found = await sources(cluster, name)
+    if await scripts_run(cluster):
+        return found
+    ours = ("sira", "enriched_terms")
+    return {key: {k: v for k, v in s.items() if k not in ours or v is not None} for key, s in found.items()}

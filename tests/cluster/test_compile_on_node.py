@@ -175,6 +175,7 @@ async def wide_index(cluster: Cluster, name: str, fields: int) -> tuple[tuple[st
 async def test_12_fields_40_terms_and_3_filters_stay_within_the_limit(
     cluster: Cluster, index_name: str, mode: Mode
 ) -> None:
+    """elastic/elasticsearch#75297, opensearch-project/OpenSearch#3652: the limit counts the whole tree of a query."""
     fields = await wide_index(cluster, index_name, 12)
     for own in (3, 20, 40, 80):
         text, words = text_of(own)

@@ -45,6 +45,9 @@ async def refusal(action: Callable[[], Any]) -> str:
 
 
 async def test_the_product_and_version_are_those_that_the_node_itself_reports(cluster: Cluster) -> None:
+    """One install for both families. [domainaware/parsedmarc#296, redhat-performance/cloud-governance#994,
+    ResearchHub/researchhub-backend#1945: a client that refuses the other one]
+    """
     nodes = await cluster.request("GET", "/_nodes/_local", params={"filter_path": "nodes.*.version"})
     reported = next(iter(nodes["nodes"].values()))["version"]
     assert str(cluster.engine).endswith(f" {reported}")

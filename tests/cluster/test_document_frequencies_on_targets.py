@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from cluster.capabilities import skipped_where
 from cluster.counting import add, count, counted, create, documents, questions, words_of
 from sira_es.cluster.connect import Cluster
 from sira_es.cluster.statistics import DocumentFrequencies
@@ -207,8 +206,7 @@ async def test_a_data_stream_is_counted_over_its_backing_indices(cluster: Cluste
             "mappings": {"properties": {"@timestamp": {"type": "date"}, **ENRICHED}},
         },
     }
-    with skipped_where("no data streams here", "Incorrect HTTP method", "no handler found"):
-        await cluster.request("GET", f"/_data_stream/{index_name}*")
+    await cluster.request("GET", f"/_data_stream/{index_name}*")
     await cluster.request("PUT", f"/_index_template/{index_name}", body=template)
     try:
         lines: list[Any] = []
@@ -347,14 +345,7 @@ async def test_df_equals_the_count_whatever_the_analyzer(
     cluster: Cluster, index_name: str, field: dict[str, str]
 ) -> None:
     settings = {"analysis": analysis_of(field.values())}
-    with skipped_where(
-        "no such analysis here",
-        "Unknown filter type",
-        "failed to find char_filter",
-        "Unknown analyzer",
-        "has not been configured",
-    ):
-        await create(cluster, index_name, properties={"text": {"type": "text", **field}}, shards=2, settings=settings)
+    await create(cluster, index_name, properties={"text": {"type": "text", **field}}, shards=2, settings=settings)
     await add(cluster, index_name, documents(300, ["text"]))
     found = await look_up(cluster, index_name, questions(150), ["text"])
     words = words_of(found)
@@ -369,8 +360,7 @@ async def test_fields_with_different_analyzers_are_matched_by_offsets(cluster: C
         "words": {"type": "text", "analyzer": "whitespace"},
         "pairs": {"type": "text", "analyzer": "cjk"},
     }
-    with skipped_where("no such analysis here", "has not been configured"):
-        await create(cluster, index_name, properties=properties, shards=2)
+    await create(cluster, index_name, properties=properties, shards=2)
     await add(cluster, index_name, documents(200, ["text", "words", "pairs"]))
     fields = ["text", "words", "pairs"]
     found = await look_up(cluster, index_name, questions(150), fields)

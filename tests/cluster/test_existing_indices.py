@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from cluster.capabilities import skipped_where
 from cluster.documents import fill, make_index, sources
 from cluster.wire import Wire
 from sira_es.cluster.connect import Cluster
@@ -111,8 +110,7 @@ async def test_mappings_of_every_kind(
 
 async def test_a_hidden_index(opened: Any, cluster: Cluster, node_url: str, index_name: str) -> None:
     name = f".{index_name}"
-    with skipped_where("no hidden indices here", "unknown setting"):
-        await make_index(cluster, name, settings={"index.hidden": True})
+    await make_index(cluster, name, settings={"index.hidden": True})
     try:
         await fill(cluster, name, DOCUMENTS)
         await works(opened(node_url, name), cluster, name)
@@ -159,8 +157,7 @@ async def test_a_data_stream_and_its_rollover(opened: Any, cluster: Cluster, nod
 
     [elastic/elasticsearch PR #87263, kibana#131295: data streams take only `create`]
     """
-    with skipped_where("no data streams here", "Incorrect HTTP method", "no handler found"):
-        await cluster.request("GET", f"/_data_stream/{index_name}*")
+    await cluster.request("GET", f"/_data_stream/{index_name}*")
     template = {
         "index_patterns": [f"{index_name}*"],
         "data_stream": {},

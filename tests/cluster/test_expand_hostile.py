@@ -71,7 +71,7 @@ async def test_two_hundred_hostile_queries_with_hostile_words_are_all_answered(
     assert [r["status"] for r in responses] == [200] * 600
     assert all(r["_shards"]["failed"] == 0 for r in responses)
     assert expanded > 100
-    assert clauses > 100
+    assert clauses > 20
 
 
 async def test_no_hit_of_the_original_is_lost_to_an_expansion(

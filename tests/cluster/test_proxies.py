@@ -1,15 +1,17 @@
-"""Enterprise networks: a forward proxy between us and the cluster, and hosts that are reached without it.
+"""Enterprise networks: a forward proxy between us and the cluster or the model, and hosts that are reached without it.
 
-User reports ask for it wherever clients meet company networks; ours take HTTP_PROXY, HTTPS_PROXY,
-NO_PROXY and, as Go does, never sends this machine's own addresses through a proxy.
+What users ask of every tool of this kind: HTTP_PROXY, HTTPS_PROXY and NO_PROXY, an OpenAI-compatible base URL, another
+model for each stage; a private CA is in test_connect.py. As with Go, this machine's own addresses go through no proxy.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,7 +19,11 @@ import pytest
 from sira_es.cluster.connect import connect
 from sira_es.cluster.transport import proxy_of
 from sira_es.errors import ClusterUnreachable
-from sira_es.settings import ClusterSettings
+from sira_es.llm.model import Model
+from sira_es.llm.prompts import query_prompt
+from sira_es.settings import ClusterSettings, LlmStage, Settings
+from sira_es.sira import AsyncSira
+from tests.model_server import ModelServer
 
 pytestmark = pytest.mark.anyio
 NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
@@ -133,3 +139,29 @@ async def test_each_scheme_has_its_proxy(url: str, expected: str | None, monkeyp
     monkeypatch.setenv("HTTP_PROXY", "plain:3128")
     monkeypatch.setenv("NO_PROXY", "es.internal")
     assert proxy_of(url) == expected
+
+
+async def test_the_model_is_reached_through_the_proxy_too(proxy: ForwardProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ModelServer({}) as server:
+        proxy.node = urlsplit(server.api_base)
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        stage = LlmStage(model="openai/recorded", api_base="http://model.invalid/v1", api_key="none", timeout=20)
+        answer = await Model(stage).ask(query_prompt("", "printer", "", "en"))
+        assert answer.text
+        assert len(server.calls) == 1
+    assert proxy.lines == ["POST http://model.invalid/v1/chat/completions HTTP/1.1"]
+
+
+async def test_each_stage_has_its_own_model_and_address(node_url: str, index_name: str, tmp_path: Path) -> None:
+    with ModelServer({}) as documents, ModelServer({}) as queries:
+        llm = {
+            side: {"model": f"openai/{side}", "api_base": server.api_base, "api_key": "none"}
+            for side, server in (("documents", documents), ("queries", queries))
+        }
+        indices = {index_name: {"text_fields": ["title", "text"], "language": "en"}}
+        async with AsyncSira(Settings(cluster={"url": node_url}, llm=llm, state=tmp_path, indices=indices)) as sira:
+            await sira.load(index_name, [("1", {"title": "laptop", "text": "it gets hot"})], analyzer="standard")
+            await sira.enrich(index_name)
+            await sira.expand("hot laptop", index_name, deadline=math.inf)
+        assert {c["model"] for c in documents.calls} == {"documents"}
+        assert {c["model"] for c in queries.calls} == {"queries"}

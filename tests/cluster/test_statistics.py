@@ -96,7 +96,7 @@ async def test_no_request_for_what_was_just_asked(wired: Cluster, wire: Wire, ta
 
 
 async def test_counts_take_two_requests_for_any_number_of_words(wired: Cluster, wire: Wire, target: Target) -> None:
-    """Ten phrases must not cost ten counts."""
+    """Ten phrases must not cost ten counts, as there is no look-up of term statistics (elastic/elasticsearch#21886)."""
     frequencies = DocumentFrequencies(wired)
     found = await look_up(frequencies, target, questions(60), exact=True)
     assert asked(wire) == ["_mtermvectors", "_msearch"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster.documents import fill, make_index, read_all, sources
+from cluster.documents import fill, make_index, read_all, scripts_run, sources
 from cluster.wire import Forward, Reply, Seen, Wire
 from sira_es.cluster import write as writing
 from sira_es.cluster.connect import Cluster
@@ -294,11 +294,6 @@ async def test_fewer_answers_than_items_are_an_error(wired: Cluster, wire: Wire,
 
 
 # Removing
-
-
-async def scripts_run(cluster: Cluster) -> bool:
-    answer = await cluster.request("GET", "/_script_language")
-    return any(context["language"] == "painless" for context in answer["language_contexts"])
 
 
 async def test_removing_leaves_the_documents_exactly_as_they_were(cluster: Cluster, index_name: str) -> None:

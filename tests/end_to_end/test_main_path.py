@@ -29,6 +29,9 @@ Config = Callable[..., Path]
 def test_faq_enriched_and_expanded_gains_a_third_over_bm25(
     cli: Cli, write_config: Config, faq_index: str, node_url: str
 ) -> None:
+    """Queries and judgments are those of users of the sites, not of whoever wrote the prompt. arXiv 2603.13301, arXiv
+    2505.12694, arXiv 2309.08541: rewriting can hurt, so that the share of queries that lose is bounded as well.
+    """
     config = write_config(faq_index)
     assert cli("enrich", "--index", faq_index, "-c", config, "--recorded", ANSWERS, "-q").code == 0
     call_node(node_url, "POST", f"/{faq_index}/_forcemerge?max_num_segments=1")
@@ -98,7 +101,14 @@ def test_expand_says_of_every_word_why_it_counts_or_not(cli: Cli, write_config: 
     assert found["documents"] == 719
 
 
-def test_undo_leaves_every_source_as_it_was(cli: Cli, write_config: Config, index_name: str, node_url: str) -> None:
+def runs_scripts(node_url: str) -> bool:
+    languages = call_node(node_url, "GET", "/_script_language")["language_contexts"]
+    return "painless" in {context["language"] for context in languages}
+
+
+def test_undo_leaves_every_source_as_it_was(
+    cli: Cli, write_config: Config, index_name: str, node_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     cli("index", "--index", index_name, "--documents", FAQ / "corpus.jsonl.gz", "--url", node_url, "-q")
     first = sources(node_url, index_name)
     config = write_config(index_name)
@@ -108,7 +118,11 @@ def test_undo_leaves_every_source_as_it_was(cli: Cli, write_config: Config, inde
     undone = cli("enrich", "--index", index_name, "-c", config, "--undo", "--json")
     call_node(node_url, "POST", f"/{index_name}/_refresh")
     assert undone.json["removed"] == len(first)
-    assert sources(node_url, index_name) == first
+    last = sources(node_url, index_name)
+    if not runs_scripts(node_url):
+        assert "set to null: this cluster runs no scripts" in caplog.text
+        last = {i: {k: v for k, v in s.items() if k not in {"sira", "enriched_terms"}} for i, s in last.items()}
+    assert last == first
 
 
 def test_dry_run_writes_nothing(cli: Cli, write_config: Config, index_name: str, node_url: str) -> None:

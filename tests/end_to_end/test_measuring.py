@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
 import json
 import secrets
 from collections.abc import Callable, Iterator
@@ -47,6 +49,20 @@ def faq(node_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
     call_node(node_url, "DELETE", f"/{index}")
 
 
+@pytest.fixture(scope="module")
+def usual(faq: tuple[str, Path]) -> tuple[dict[str, Any], Path]:
+    """The figures of one evaluation with everything in it, and the folder of its report.html and runs/."""
+    index, folder = faq
+    arguments = ["eval", "--index", index, "-c", folder / "sira-es.yml", "--queries", folder / "sixty.jsonl"]
+    arguments += ["--qrels", FAQ / "qrels.tsv", "--recorded", QUERY_ANSWERS, "--ablate", "--json", "-q"]
+    arguments += ["--report", folder / "report.html", "--runs", folder / "runs"]
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with contextlib.redirect_stdout(out):
+        assert run([str(a) for a in arguments]) == 0
+    out.seek(0)
+    return json.load(out), folder
+
+
 @pytest.fixture
 def measured(cli: Cli, faq: tuple[str, Path]) -> Callable[..., Result]:
     """Run eval or tune on the FAQ with recorded answers, and on the 60 queries unless others are named."""
@@ -65,8 +81,8 @@ def measured(cli: Cli, faq: tuple[str, Path]) -> Callable[..., Result]:
     return call
 
 
-def test_guard_sixty_queries_of_the_faq_gain_far_more_than_the_stated_bound(measured: Callable[..., Result]) -> None:
-    figures = measured("eval", "--json").json
+def test_guard_sixty_queries_of_the_faq_gain_far_more_than_the_stated_bound(usual: tuple[dict[str, Any], Path]) -> None:
+    figures, _ = usual
     gain = figures["compare"]["expanded"]["nDCG@10"]
     assert figures["queries"] == 60
     assert gain["relative"] >= GUARD
@@ -74,8 +90,8 @@ def test_guard_sixty_queries_of_the_faq_gain_far_more_than_the_stated_bound(meas
     assert gain["worse_by_0.1"] <= 0.05
 
 
-def test_ablations_stand_side_by_side_and_the_whole_method_beats_each_side(measured: Callable[..., Result]) -> None:
-    figures = measured("eval", "--ablate", "--json").json
+def test_ablations_stand_side_by_side_and_the_whole_method_beats_each_side(usual: tuple[dict[str, Any], Path]) -> None:
+    figures, _ = usual
     values = {run: of_run["nDCG@10"] for run, of_run in figures["runs"].items()}
     assert list(values) == [
         "baseline", "documents", "queries", "no-df-filter", "fixed-weight", "uniform-confidence", "words-only",
@@ -85,8 +101,8 @@ def test_ablations_stand_side_by_side_and_the_whole_method_beats_each_side(measu
     assert values["baseline"] < values["queries"] < values["expanded"]
 
 
-def test_the_words_behind_the_worst_and_best_queries_are_named(measured: Callable[..., Result]) -> None:
-    figures = measured("eval", "--json").json
+def test_the_words_behind_the_worst_and_best_queries_are_named(usual: tuple[dict[str, Any], Path]) -> None:
+    figures, _ = usual
     assert figures["best"][0]["after"] - figures["best"][0]["before"] > 0.5
     assert any(query["because_of"] for query in figures["best"])
     for query in [*figures["worst"], *figures["best"]]:
@@ -94,23 +110,21 @@ def test_the_words_behind_the_worst_and_best_queries_are_named(measured: Callabl
         assert all(cause["change"] * change > 0 for cause in query["because_of"])
 
 
-def test_a_run_file_gives_any_other_tool_the_same_figures(measured: Callable[..., Result], tmp_path: Path) -> None:
-    figures = measured("eval", "--json", "--runs", tmp_path / "runs").json
-    qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "runs" / "judgments.qrels")))
+def test_a_run_file_gives_any_other_tool_the_same_figures(usual: tuple[dict[str, Any], Path]) -> None:
+    figures, folder = usual
+    qrels = list(ir_measures.read_trec_qrels(str(folder / "runs" / "judgments.qrels")))
     names = ("nDCG@10", "R@10", "R@100")
     for name in figures["runs"]:
-        rows = list(ir_measures.read_trec_run(str(tmp_path / "runs" / f"{name}.run")))
+        rows = list(ir_measures.read_trec_run(str(folder / "runs" / f"{name}.run")))
         found = ir_measures.calc_aggregate([ir_measures.parse_measure(m) for m in names], qrels, rows)
         assert {str(m): v for m, v in found.items()} == pytest.approx(
             {m: figures["runs"][name][m] for m in names}, abs=1e-12
         )
 
 
-def test_the_report_has_figures_terms_causes_and_the_budget_curve(
-    measured: Callable[..., Result], tmp_path: Path
-) -> None:
-    figures = measured("eval", "--json", "--report", tmp_path / "report.html").json
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+def test_the_report_has_figures_terms_causes_and_the_budget_curve(usual: tuple[dict[str, Any], Path]) -> None:
+    figures, folder = usual
+    page = (folder / "report.html").read_text(encoding="utf-8")
     curve = dict(figures["budget_curve"])
     assert curve[1.2] == pytest.approx(figures["runs"]["expanded"]["nDCG@10"])
     assert curve[0.0] < curve[1.2]
@@ -125,12 +139,13 @@ def test_the_report_has_figures_terms_causes_and_the_budget_curve(
     assert "http" not in page.replace("http-equiv", "")
 
 
-def test_an_application_s_own_search_can_be_the_baseline(measured: Callable[..., Result], tmp_path: Path) -> None:
+def test_an_application_s_own_search_can_be_the_baseline(
+    measured: Callable[..., Result], usual: tuple[dict[str, Any], Path], tmp_path: Path
+) -> None:
     own = tmp_path / "own.json"
     own.write_text(json.dumps({"query": {"match": {"title": "{{query}}"}}}))
     figures = measured("eval", "--baseline", own, "--json").json
-    usual = measured("eval", "--json").json
-    assert figures["runs"]["baseline"]["nDCG@10"] != usual["runs"]["baseline"]["nDCG@10"]
+    assert figures["runs"]["baseline"]["nDCG@10"] != usual[0]["runs"]["baseline"]["nDCG@10"]
     assert figures["compare"]["expanded"]["nDCG@10"]["relative"] > 0.1
 
 

@@ -25,8 +25,8 @@ ANSWERS = {
     SLOW: json.dumps({"terms": [["bandwidth", 0.9], ["latency", 0.8]]}),
 }
 DOCUMENTS = [
-    ("hot", "A laptop for hot days", "this laptop gets hot colours and a bag"),
-    ("fan", "Overheating laptop", "clean the fan and renew the thermal paste"),
+    ("hot", "Hot colours", "a bag for a laptop gets hot colours, in many sizes and for every kind of day"),
+    ("fan", "Overheating laptop", "hot: clean the fan and renew the thermal paste"),
     ("bag", "Laptop bag", "a bag that gets wet"),
     ("net", "Network is slow", "slow slow network at night"),
     ("band", "Network bandwidth", "measure latency and bandwidth of a network that is slow"),

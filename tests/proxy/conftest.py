@@ -24,5 +24,4 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
     yield run
     for proxy in running:
-        if proxy.process.poll() is None:
-            proxy.stop()
+        proxy.stop()

@@ -87,7 +87,8 @@ class Running:
         self.process.send_signal(number)
 
     def stop(self) -> int:
-        self.process.terminate()
+        if self.process.poll() is None:
+            self.process.terminate()
         code = self.process.wait(60)
         self._reader.join(10)
         assert self.process.stderr is not None

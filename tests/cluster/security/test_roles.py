@@ -1,4 +1,8 @@
-"""Each command works with exactly the role that is documented for it, and says which privilege is missing."""
+"""Each command works with exactly the role that is documented for it, and says which privilege is missing.
+
+No plugin and no privilege on the cluster is needed: services that load no plugins, and teams that are given their own
+indices only, can use it. [querqy-opensearch#81: no plugin on a managed service; querqy-elasticsearch#216, #59]
+"""
 
 from __future__ import annotations
 

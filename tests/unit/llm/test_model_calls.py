@@ -223,6 +223,7 @@ async def test_a_cancelled_call_ends_at_once(server: ModelServer, stage: Stage) 
 async def test_after_retry_after_one_call_tries_and_only_then_the_others_follow(
     server: ModelServer, stage: Stage
 ) -> None:
+    """opensearch-project/ml-commons#2249, #2438: throttled calls that all come back at once are throttled again."""
     model = Model(stage(concurrency=20), backoff=0.01)
     await model.ask(PROMPT)
     server.forget()

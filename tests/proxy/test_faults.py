@@ -1,0 +1,234 @@
+"""Faults on the wire: the searcher gets an answer, and it is the one to the caller's own bytes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from cluster.wire import Reply, Seen, Wire
+from proxy.asking import ANSWERS, HOT, SLOW, Got, call, fill, match, search, settings
+from proxy.running import CUT, OK, RawNode, Running, send
+from tests.model_server import Fault, ModelServer
+
+pytestmark = pytest.mark.anyio
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> str:
+    file = tmp_path / "answers.jsonl"
+    file.write_text("".join(json.dumps({"id": text, "answer": a}) + "\n" for text, a in ANSWERS.items()))
+    return str(file)
+
+
+@pytest.fixture
+def index(node_url: str, index_name: str) -> str:
+    fill(node_url, index_name)
+    return index_name
+
+
+@pytest.fixture
+async def wire(node_url: str, anyio_backend: str) -> AsyncIterator[Wire]:
+    async with Wire(node_url) as running:
+        yield running
+
+
+async def ask(url: str, index: str, body: Any, **headers: str) -> Got:
+    return await anyio.to_thread.run_sync(lambda: search(url, index, body, **headers))
+
+
+async def started(start: Start, *arguments: Any) -> Running:
+    return await anyio.to_thread.run_sync(lambda: start(*arguments))
+
+
+async def test_every_fault_of_the_clusters_figures_leaves_the_callers_own_bytes(
+    start: Start, wire: Wire, index: str, recorded: str
+) -> None:
+    proxy = await started(start, settings(wire.url, index), "--recorded", recorded)
+    own = json.dumps(match(HOT)).encode()
+    for path in (f"/{index}/_mtermvectors", f"/{index}/_msearch"):
+        wire.clear()
+        wire.on(path, status=403, body={"error": {"type": "security_exception", "reason": "no"}, "status": 403})
+        text = HOT if "termvectors" in path else SLOW
+        got = await ask(proxy.url, index, match(text))
+        sent = wire.requests(f"/{index}/_search")
+        assert got.status == 200
+        assert got.expansion.startswith(("failed", "applied"))
+        if got.expansion.startswith("failed"):
+            assert [s.body for s in sent] == [own if text == HOT else json.dumps(match(text)).encode()]
+
+
+async def test_a_rewritten_body_that_is_refused_is_sent_as_it_came_and_its_shape_not_tried_again(
+    start: Start, wire: Wire, index: str, recorded: str
+) -> None:
+    async def refuse(seen: Seen, forward: Any) -> Reply:
+        if b"multi_match" in seen.body and b'"must"' in seen.body:
+            return Reply.of(400, {"error": {"type": "too_many_clauses", "reason": "no"}, "status": 400})
+        return await forward(seen)  # type: ignore[no-any-return]
+
+    wire.on(f"/{index}/_search", handler=refuse)
+    proxy = await started(start, settings(wire.url, index), "--recorded", recorded)
+    first = await ask(proxy.url, index, match(HOT))
+    assert (first.status, first.expansion) == (200, "failed; reason=refused")
+    assert wire.requests(f"/{index}/_search")[-1].body == json.dumps(match(HOT)).encode()
+    wire.seen.clear()
+    second = await ask(proxy.url, index, match(SLOW))
+    assert (second.status, second.expansion) == (200, "skipped; reason=refused before")
+    assert wire.count(f"/{index}/_search") == 1
+
+
+async def test_a_body_that_is_wrong_by_itself_gets_its_own_error(
+    start: Start, node_url: str, index: str, recorded: str
+) -> None:
+    proxy = await started(start, settings(node_url, index), "--recorded", recorded)
+    body = match(HOT, aggs={"a": {"nonsense": {}}})
+    plain, got = await ask(node_url, index, body), await ask(proxy.url, index, body)
+    assert (got.status, got.json["error"]["type"]) == (400, plain.json["error"]["type"])
+
+
+async def test_a_shard_that_fails_on_the_rewritten_body_only_does_not_count(
+    start: Start, wire: Wire, index: str, recorded: str
+) -> None:
+    async def fail(seen: Seen, forward: Any) -> Reply:
+        reply: Reply = await forward(seen)
+        if b'"must"' not in seen.body:
+            return reply
+        value = reply.json
+        value["_shards"].update(failed=1)
+        value["hits"]["hits"] = []
+        return Reply(200, json.dumps(value).encode(), reply.headers)
+
+    wire.on(f"/{index}/_search", handler=fail)
+    proxy = await started(start, settings(wire.url, index), "--recorded", recorded)
+    got = await ask(proxy.url, index, match(HOT))
+    assert got.expansion == "failed; reason=refused"
+    assert got.json["_shards"]["failed"] == 0
+    assert got.ids
+
+
+async def test_a_node_that_dies_in_the_middle_of_an_answer_is_replaced_by_another(
+    start: Start, node_url: str, index: str, recorded: str
+) -> None:
+    with RawNode(b"HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n{" + CUT) as dying:
+        content = settings(node_url, index)
+        proxy = await started(start, content, "--recorded", recorded)
+        assert (await ask(proxy.url, index, match(HOT))).status == 200
+        content["cluster"]["url"] = [dying.url, node_url]
+        proxy.write(content)
+        import signal
+
+        proxy.signal(signal.SIGHUP)
+        await anyio.sleep(1)
+        for _ in range(6):
+            got = await ask(proxy.url, index, match(HOT))
+            assert got.status == 200
+            assert got.ids
+        assert dying.seen
+
+
+async def test_a_node_that_cannot_be_reached_is_left_out_and_none_at_all_is_a_502(
+    start: Start, node_url: str, index: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        dead = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    proxy = await started(start, {"cluster": {"url": [dead, node_url]}})
+    bulk = b'{"index":{"_index":"%s"}}\n{"title":"x"}\n' % index.encode()
+    for _ in range(4):
+        got = await anyio.to_thread.run_sync(lambda: call(f"{proxy.url}/_bulk", "POST", bulk))
+        assert got.status == 200
+    alone = await started(start, {"cluster": {"url": dead}})
+    got = await anyio.to_thread.run_sync(lambda: call(f"{alone.url}/_bulk", "POST", bulk))
+    assert (got.status, got.json["error"]["type"]) == (502, "sira_upstream_unreachable")
+    assert (await anyio.to_thread.run_sync(lambda: call(f"{alone.url}/_sira/health/live"))).status == 200
+    assert (await anyio.to_thread.run_sync(lambda: call(f"{alone.url}/_sira/health/ready"))).status == 503
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ModelServer]:
+    with ModelServer(ANSWERS) as server:
+        yield server
+
+
+async def test_faults_of_the_model_leave_the_search_without_expansions(
+    start: Start, node_url: str, index: str, model: ModelServer
+) -> None:
+    """opensearch-project/ml-commons#4359: never a silent fallback; the header says so."""
+    content = settings(node_url, index, model)
+    content["llm"]["queries"]["deadline"] = "1s"
+    proxy = await started(start, content)
+    plain = await ask(node_url, index, match("bag that gets wet"))
+    faults = (Fault.status(500), Fault.says("sorry, I cannot"), Fault.hang(), Fault.drop())
+    for n, fault in enumerate(faults):
+        model.always(fault)
+        begun = time.monotonic()
+        got = await ask(proxy.url, index, match(f"bag that gets wet {'really ' * n}"))
+        assert got.status == 200
+        assert got.expansion.startswith("failed; reason="), fault
+        assert sorted(got.ids) == sorted(plain.ids)
+        assert time.monotonic() - begun < 6
+    model.heal()
+
+
+async def test_a_client_that_leaves_ends_the_search_upstream(start: Start, wire: Wire, index: str) -> None:
+    arrived = anyio.Event()
+
+    async def wait(seen: Seen, forward: Any) -> Reply:
+        arrived.set()
+        await anyio.sleep(20)
+        return Reply(200)
+
+    proxy = await started(start, settings(wire.url, index))
+    wire.on(f"/{index}/_search", handler=wait)
+    body = json.dumps(match(HOT)).encode()
+    with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
+        head = f"POST /{index}/_search HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+        await arrived.wait()
+    await anyio.to_thread.run_sync(lambda: proxy.wait_for('"left":"client"', 10))
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_body_sends_no_half_bulk(start: Start) -> None:
+    with RawNode(OK) as node:
+        proxy = await started(start, {"cluster": {"url": node.url}})
+        with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
+            connection.sendall(b"POST /_bulk HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n")
+            await anyio.sleep(0.5)
+        await anyio.sleep(1)
+        assert not node.seen  # it came without its end
+        assert send(proxy.port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")[0].status == 200
+
+
+async def test_a_callers_credentials_go_with_our_look_ups_and_others_see_nothing_of_them(
+    start: Start, wire: Wire, index: str, recorded: str
+) -> None:
+    """elastic/kibana#26651: ApiKey, Bearer, Basic and run-as headers are forwarded, also on look-ups of our own."""
+
+    async def sign_in(seen: Seen, forward: Any) -> Reply:
+        if seen.headers.get("authorization") not in {"ApiKey anna", "ApiKey ben"}:
+            return Reply.of(401, {"error": {"type": "security_exception", "reason": "who?"}, "status": 401})
+        return await forward(seen)  # type: ignore[no-any-return]
+
+    wire.on("/.*", handler=sign_in)
+    proxy = await started(start, settings(wire.url, index), "--recorded", recorded)
+    stranger = await ask(proxy.url, index, match(HOT))
+    assert stranger.status == 401
+    wire.seen.clear()
+    anna = await ask(proxy.url, index, match(HOT), authorization="ApiKey anna", es_security_runas_user="anna")
+    assert (anna.status, anna.expansion) == (200, "applied")
+    looked_up = [s for s in wire.seen if not s.path.endswith("/_search")]
+    ours = [s for s in looked_up if "_msearch" in s.path or "_mtermvectors" in s.path]
+    assert ours
+    assert {(s.headers.get("authorization"), s.headers.get("es-security-runas-user")) for s in ours} == {
+        ("ApiKey anna", "anna")
+    }
+    assert all(s.headers["x-opaque-id"].startswith("sira-es") for s in ours)
+    ben = await ask(proxy.url, index, match(HOT), authorization="ApiKey ben")
+    assert ben.expansion == "applied"  # not "cached": what anna may see says nothing of what ben may
+    assert not any("anna" in line or "ApiKey" in line or HOT in line for line in proxy.lines)

@@ -1,0 +1,133 @@
+"""The pure parts: shapes, memory, headers, shares, overlap of rankings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sira_es.proxy.memory import LocalMemory, Served, SharedMemory
+from sira_es.proxy.options import Options
+from sira_es.proxy.outcome import Outcome, told
+from sira_es.proxy.shadow import jaccard, rbo
+from sira_es.proxy.shapes import Shapes
+from sira_es.proxy.wire import BadRequest, Request, returned_headers
+from sira_es.vocabulary.model import Expansion, Term, Verdict, Word
+
+BODY = b'{"query": {"match": {"a": {"query": "some words", "boost": 1.5}}}, "size": 10}'
+
+
+@pytest.mark.parametrize(
+    ("other", "known"),
+    [
+        (BODY.replace(b"some words", b'oth\\"er: x'), True),
+        (BODY.replace(b"1.5", b"-2e7").replace(b"10", b"20"), True),
+        (BODY.replace(b" ", b""), True),
+        (BODY.replace(b"match", b"match_phrase"), False),
+        (BODY.replace(b'"a"', b'"b"'), False),
+    ],
+)
+def test_a_refused_shape_is_known_again_whatever_its_texts_and_numbers(other: bytes, known: bool) -> None:
+    shapes = Shapes()
+    shapes.remember("docs", BODY)
+    assert shapes.refused("docs", other) is known
+    assert not shapes.refused("other", other)
+
+
+def _served() -> Served:
+    term = Term("fan", ("fan",), ("fan",), 0.7, 2, True, 1.5, 1.2, Verdict.KEPT, 0.3)
+    return Served(Expansion("hot", 18, (Word("hot", ("hot",), 2, 0, True),), (term,)), "partial")
+
+
+def test_what_was_served_first_stays_for_ten_minutes() -> None:
+    now = [0.0]
+    memory = LocalMemory(clock=lambda: now[0])
+    key = ("", "docs", "hot")
+    assert memory.put(key, Served(None, reason="model", failed=True)).failed
+    assert memory.put(key, _served()).failed
+    now[0] = 599
+    assert memory.get(key) == Served(None, reason="model", failed=True)
+    now[0] = 600
+    assert memory.get(key) is None
+    assert memory.put(key, _served()) == _served()
+
+
+def test_processes_of_one_machine_serve_the_same(tmp_path: Path) -> None:
+    one, other = SharedMemory(tmp_path / "served", "a"), SharedMemory(tmp_path / "served", "a")
+    key = ("someone", "docs", "hot")
+    one.put(key, _served())
+    assert other.put(key, Served(None, reason="late", failed=True)) == _served()
+    assert other.get(key) == _served()
+    assert SharedMemory(tmp_path / "served", "another configuration").get(key) is None
+    assert other.get(("someone else", "docs", "hot")) is None
+    one.close()
+    other.close()
+    assert b"docs" not in (tmp_path / "served").read_bytes()[:1000]
+
+
+def test_a_memory_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    memory = SharedMemory(tmp_path / "file" / "served", "a")
+    assert memory.put(("", "docs", "x"), _served()) == _served()
+    assert memory.get(("", "docs", "x")) == _served()
+
+
+def test_callers_with_different_credentials_are_told_apart_and_not_named() -> None:
+    def identity(*headers: tuple[bytes, bytes]) -> str:
+        return Request("GET", b"/", list(headers), "").caller.identity
+
+    given = [
+        identity(),
+        identity((b"authorization", b"Basic YTpi")),
+        identity((b"authorization", b"Basic YTpj")),
+        identity((b"authorization", b"Basic YTpi"), (b"es-security-runas-user", b"u")),
+        identity((b"x-proxy-user", b"u"), (b"x-forwarded-for", b"10.0.0.1")),
+    ]
+    assert len(set(given)) == 5
+    assert given[0] == ""
+    assert not any("YTp" in g for g in given)
+    assert identity((b"accept", b"x")) == ""
+
+
+def test_a_header_that_is_named_as_hop_by_hop_must_not_be_one_that_signs_in() -> None:
+    with pytest.raises(BadRequest):
+        Request("GET", b"/", [(b"connection", b"close, Authorization"), (b"authorization", b"x")], "")
+
+
+def test_answers_lose_only_what_belongs_to_one_connection() -> None:
+    raw = [(b"Connection", b"close"), (b"X-Elastic-Product", b"Elasticsearch"), (b"Transfer-Encoding", b"chunked")]
+    assert returned_headers(raw, [(b"x", b"y")]) == [(b"X-Elastic-Product", b"Elasticsearch"), (b"x", b"y")]
+
+
+def test_a_share_of_users_is_the_same_every_time_and_about_that_large() -> None:
+    options = Options(sample=0.1)
+    served = {f"user {i}" for i in range(5000) if options.serves(f"user {i}")}
+    assert served == {f"user {i}" for i in range(5000) if Options(sample=0.1).serves(f"user {i}")}
+    assert 400 < len(served) < 600
+    assert served <= {f"user {i}" for i in range(5000) if Options(sample=0.3).serves(f"user {i}")}
+
+
+def test_beside_a_shadow_nobody_is_served_but_the_sample() -> None:
+    assert Options().serves("anyone")
+    assert not Options(shadow=0.05).serves("anyone")
+    assert Options(shadow=0.05, sample=1.0).serves("anyone")
+
+
+def test_one_search_tells_its_outcome_several_how_many_of_each() -> None:
+    assert told([Outcome("skipped", "no text")]) == "skipped; reason=no text"
+    assert told([Outcome("applied"), Outcome("failed", "x"), Outcome("applied")]) == "applied=2, failed=1"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "overlap", "shared"),
+    [
+        ("abcdefghij", "abcdefghij", 1.0, 1.0),
+        ("abc", "xyz", 0.0, 0.0),
+        ("", "", 1.0, 1.0),
+        ("ab", "ba", 0.9**2 + 0.1 / 0.9 * 0.9**2, 1.0),
+        ("abc", "abd", 2 / 3 * 0.9**3 + 0.1 / 0.9 * (0.9 + 0.81 + 2 / 3 * 0.729), 0.5),
+    ],
+)
+def test_overlap_of_rankings(first: str, second: str, overlap: float, shared: float) -> None:
+    assert rbo(first, second) == pytest.approx(overlap)
+    assert jaccard(first, second) == pytest.approx(shared)
