@@ -23,6 +23,7 @@ test: $(READY) check
 
 test-all: $(READY) small-model check
 	$(BIN)/pytest
+	$(BIN)/python -m tests.matrix
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -406,9 +406,17 @@ class AsyncSira:
         located = locate(encoded(body), await self.query_fields(index), mode=mode)
         if isinstance(located, Passed):
             return dict(body)
-        expansions = {text: (await self.expand(text, index)).expansion for text in located.texts}
+        expanded = {text: await self.expand(text, index) for text in located.texts}
+        expansions = {text: found.expansion for text, found in expanded.items() if not found.bare}
         shape = await self.shape(index)
-        return rewrite_dict(body, located, expansions, coverage=shape.coverage, clause_limit=shape.clause_limit)
+        return rewrite_dict(
+            body,
+            located,
+            expansions,
+            coverage=shape.coverage,
+            clause_limit=shape.clause_limit,
+            one_analyzer=shape.one_analyzer,
+        )
 
     async def contributions(self, index: str, result: SearchResult) -> dict[tuple[str, str], list[Contribution]]:
         """What each clause added to the score of each hit, by (index, id). Raises ClusterError."""
@@ -742,6 +750,7 @@ class Sira:
     remove_pipeline = _blocking(AsyncSira.remove_pipeline)
     noted = _blocking(AsyncSira.noted)
     rejudge = _blocking(AsyncSira.rejudge)
+    follow = _blocking(AsyncSira.follow)
     undo = _blocking(AsyncSira.undo)
     load = _blocking(AsyncSira.load)
     install_template = _blocking(AsyncSira.install_template)

@@ -23,7 +23,7 @@ from sira_es import devnode
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "matrix"
 TABLE = ROOT / "docs" / "engines.md"
-SUITES = ("tests/cluster", "tests/end_to_end")
+RUNS = {"": ("-m", "not slow", "tests/cluster", "tests/end_to_end"), "-slow": ("-m", "slow", "tests/cluster")}
 INSTANCE = "matrix"
 
 
@@ -37,26 +37,27 @@ class Cell:
 
 
 def run(engine: str) -> None:
-    """Run the suites on a fresh node of one engine; their outcomes are in its JUnit file."""
+    """Run the suites on a fresh node of one engine; their outcomes are in its JUnit files."""
     instance = f"{INSTANCE}-{engine}"
     node = devnode.up(engine, 0, lambda line: print(line, flush=True), instance=instance)  # noqa: T201
     environment = {**os.environ, "SIRA_ES_TEST_ENGINE": engine, "SIRA_ES_TEST_URL": node.url}
     RESULTS.mkdir(parents=True, exist_ok=True)
-    report = RESULTS / f"{engine}.xml"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *SUITES]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     try:
-        subprocess.run(command, cwd=ROOT, env=environment, check=False)
+        for suffix, arguments in RUNS.items():
+            report = RESULTS / f"{engine}{suffix}.xml"
+            subprocess.run([*command, f"--junitxml={report}", *arguments], cwd=ROOT, env=environment, check=False)
     finally:
         devnode.down(engine, purge=True, instance=instance)
 
 
 def read(engine: str) -> dict[str, Cell] | None:
     """Cells of one engine by test module; None where it was never run."""
-    report = RESULTS / f"{engine}.xml"
-    if not report.exists():
+    reports = [report for suffix in RUNS if (report := RESULTS / f"{engine}{suffix}.xml").exists()]
+    if not reports:
         return None
     cells: dict[str, Cell] = defaultdict(Cell)
-    for case in ElementTree.parse(report).iter("testcase"):
+    for case in (case for report in reports for case in ElementTree.parse(report).iter("testcase")):
         cell = cells[module_of(case.get("classname", ""))]
         name = case.get("name", "")
         problem = case.find("failure") if case.find("failure") is not None else case.find("error")

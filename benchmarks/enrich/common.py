@@ -18,9 +18,10 @@ from sira_es.cluster.schema import create_index, ensure_fields
 from sira_es.cluster.statistics import DocumentFrequencies
 from sira_es.cluster.target import Target, describe
 from sira_es.cluster.write import Change, index_documents, update
-from sira_es.enrich.job import PAGE, Enrichment
+from sira_es.enrich.job import Enrichment
 from sira_es.enrich.ledger import Ledger
 from sira_es.enrich.page import PageEnricher
+from sira_es.enrich.paging import PAGE
 from sira_es.llm.answer import is_usable
 from sira_es.llm.model import Answer
 from sira_es.llm.store import AnswerStore, NoModel, StoredSource, key_of

@@ -136,7 +136,7 @@ async def refresh(cluster: Cluster, name: str) -> None:
     try:
         await cluster.request("POST", f"/{segment(name)}/_refresh")
     except ClusterRefused as error:
-        if error.status not in {403, 404, 405}:
+        if error.status not in {403, 404, 405, 410}:
             raise
         await asyncio.sleep(_REFRESHED)
 

@@ -38,9 +38,13 @@ def rewrite(
     *,
     coverage: Coverage = "none",
     clause_limit: int | None = 1024,
+    one_analyzer: bool = True,
 ) -> Rewritten:
-    """Splice reach and expansions into a located body; a group whose text has no expansion stays as it is."""
-    added, cut = _added(located, expansions, coverage, clause_limit)
+    """Splice reach and expansions into a located body; a group whose text has no expansion stays as it is.
+
+    `one_analyzer`: all text fields analyse alike; otherwise words are asked for as phrases.
+    """
+    added, cut = _added(located, expansions, coverage, clause_limit, one_analyzer)
     parts, at = [], 0
     for start, end, text in sorted(_splices(located, added)):
         parts += [located.body[at:start], text]
@@ -64,13 +68,14 @@ def rewrite_dict(
     *,
     coverage: Coverage = "none",
     clause_limit: int | None = 1024,
+    one_analyzer: bool = True,
 ) -> dict[str, Any]:
     """The same for a body of Python values, located in its `encoded` form.
 
     The body itself is never changed. What is not rewritten is shared with the result, values that JSON does not know
     (dates, decimals) included.
     """
-    added, _ = _added(located, expansions, coverage, clause_limit)
+    added, _ = _added(located, expansions, coverage, clause_limit, one_analyzer)
     if not added:
         return dict(body)
     if located.mode == "rescore":
@@ -84,7 +89,11 @@ def rewrite_dict(
 
 
 def _added(
-    located: Located, expansions: Mapping[str, Expansion], coverage: Coverage, clause_limit: int | None
+    located: Located,
+    expansions: Mapping[str, Expansion],
+    coverage: Coverage,
+    clause_limit: int | None,
+    one_analyzer: bool,
 ) -> tuple[list[tuple[Group, Clauses]], dict[str, Expansion]]:
     """The clauses to stand beside each group, and the expansions as far as they fit."""
     taken, added, cut = located.leaves, [], {}
@@ -99,7 +108,7 @@ def _added(
             continue
         kept, reaching = fit(expansion, shape, taken=taken + unread, limit=clause_limit)
         clauses = [] if group.enriched else reach(group.text, group.fields, coverage)[:reaching]
-        words = expansion_clauses(kept, group.fields, coverage, group.factor)
+        words = expansion_clauses(kept, group.fields, coverage, group.factor, one_analyzer=one_analyzer)
         own = sum(len(w.tokens) for w in expansion.own)
         taken += unread + len(words) * width + own * (width + 1) * bool(clauses)
         cut[group.text] = kept

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +15,7 @@ from sira_es.cluster.target import Target
 from sira_es.cluster.write import Outcome, refresh
 from sira_es.enrich.ledger import Entry, Ledger
 from sira_es.enrich.page import Enriched, PageEnricher
+from sira_es.enrich.paging import PAGE, each_page
 from sira_es.enrich.passes import HASHED, Shard, checkpoints, pending_query, shards_of, wanted
 from sira_es.enrich.report import Budget, EnrichReport, Limits, Progress
 from sira_es.enrich.watch import Watch
@@ -24,10 +23,6 @@ from sira_es.enrich.writing import as_found, forget_deleted, take_out, trial, wi
 from sira_es.errors import ClusterError, ModelError
 
 __all__ = ["Enrichment"]
-
-PAGE = 200
-PAGES_AT_A_TIME = 3
-TICK = 5.0  # seconds between reports of progress while a page takes long
 
 OnProgress = Callable[[Progress], None]
 
@@ -100,7 +95,7 @@ class Enrichment:
         self._budget.check()
         if whole:
             await self._advance([s for s in done if not s.unsettled])
-            await forget_deleted(self._cluster, self._ledger, self._key)
+            await forget_deleted(self._cluster, self._ledger, self._key, unfinished=True)
         self._frequencies.forget()
         return await self._report()
 
@@ -224,39 +219,18 @@ class Enrichment:
         on_progress: OnProgress,
         source: Sequence[str],
     ) -> None:
-        """Handle all pages, `PAGES_AT_A_TIME` together, while the next one is read."""
-        tasks: deque[asyncio.Task[None]] = deque()
-
-        async def one(hits: Sequence[Hit]) -> None:
-            await handle(hits)
-            on_progress(self._progress)
-
-        ticker = asyncio.create_task(self._tick(on_progress))
-        try:
-            pages = scan(self._cluster, target, query=query, source=source, part=part, **self._scan)  # type: ignore[arg-type]
-            async with aclosing(pages):
-                async for hits in pages:
-                    tasks.append(asyncio.create_task(one(hits)))
-                    while len(tasks) >= PAGES_AT_A_TIME:
-                        await tasks.popleft()
-                    if self._budget.over():
-                        break
-            while tasks:
-                await tasks.popleft()
-        finally:
-            for task in (ticker, *tasks):
-                task.cancel()
-            await asyncio.gather(ticker, *tasks, return_exceptions=True)
-
-    async def _tick(self, on_progress: OnProgress) -> None:
-        while True:
-            await asyncio.sleep(TICK)
+        def tell() -> None:
             self._look_at_budget()
             on_progress(self._progress)
 
+        pages = scan(self._cluster, target, query=query, source=source, part=part, **self._scan)  # type: ignore[arg-type]
+        await each_page(pages, handle, is_over=self._budget.over, on_progress=tell)
+
     def _enriching(self, shard: Shard) -> Callable[[Sequence[Hit]], Awaitable[None]]:
         async def handle(hits: Sequence[Hit]) -> None:
-            due = [h for h in hits if not self._is_current(h) and not self._rests(h)]
+            stale = [h for h in hits if not self._is_current(h)]
+            due = [h for h in stale if not self._rests(h)]
+            shard.unsettled += sum("sira" in h.source for h in stale) - sum("sira" in h.source for h in due)
             if not due:
                 return
             results = await self._page.enrich([(h.id, h.source) for h in due], self._budget)
@@ -304,7 +278,9 @@ class Enrichment:
             kind, reason = ("skipped" if result.skipped else "failed"), result.reason
         elif outcome is None or outcome.status in {"updated", "noop"}:
             kind, reason = "enriched", result.note
-        elif outcome.status in {"conflict", "missing"}:
+        elif outcome.status == "missing":
+            kind, reason = "skipped", "deleted meanwhile"
+        elif outcome.status == "conflict":
             kind, reason = "stale", outcome.status
         else:
             kind, reason = "failed", outcome.reason

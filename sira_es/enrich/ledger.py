@@ -167,14 +167,16 @@ class Ledger:
         """Index, id and note of each enriched document that has one, and of each that was skipped."""
         return self._listed(target, "outcome IN ('enriched', 'skipped') AND reason<>''")
 
-    def documents(self, target: str, after: tuple[str, str], most: int) -> list[tuple[str, str]]:
-        """The next documents (index, id) after one, in their order."""
+    def documents(
+        self, target: str, after: tuple[str, str], most: int, *, unfinished: bool = False
+    ) -> list[tuple[str, str]]:
+        """The next documents (index, id) after one, in their order; all, or those that are not enriched."""
         query = (
             "SELECT index_name, id FROM documents WHERE target=? AND (index_name, id) > (?, ?) "
-            "ORDER BY index_name, id LIMIT ?"
+            "AND (outcome<>'enriched' OR NOT ?) ORDER BY index_name, id LIMIT ?"
         )
         with self._guarded():
-            return self._db.execute(query, (target, *after, most)).fetchall()
+            return self._db.execute(query, (target, *after, unfinished, most)).fetchall()
 
     def cursor(self, target: str, index_uuid: str, shard: int, made_by: str) -> int:
         """Up to which `_seq_no` every document of a shard is known to be enriched by `made_by`; -1: nothing is known."""

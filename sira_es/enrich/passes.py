@@ -19,7 +19,7 @@ from sira_es.errors import ClusterRefused
 __all__ = ["Shard", "pending_query", "shards_of", "wanted"]
 
 HASHED = {"exists": {"field": "sira.source_hash"}}
-_NOT_TOLD = frozenset({400, 403, 404, 405})
+_NOT_TOLD = frozenset({400, 403, 404, 405, 410})
 
 
 @dataclass(slots=True)

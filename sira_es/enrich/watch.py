@@ -13,6 +13,7 @@ FEWEST_DOCUMENTS = 200
 MOST_OF_A_PHRASE = 0.2
 MOST_OF_A_WORD = 0.5
 OFTEN_ENOUGH = 10
+RARE = 0.01  # a share in the texts that explains nothing
 MOST_COUNTED = 20_000
 
 
@@ -56,10 +57,12 @@ class Watch:
 
     def note(self, kept: Mapping[str, Mapping[str, float]]) -> None:
         """Count the kept phrases of one document, each with the shares of the documents whose texts have its words."""
-        keys = {match_key(phrase): shares for phrase, shares in kept.items()}
-        for key, shares in keys.items():
-            self._in_texts.update(shares)
-            self._in_texts[f"={key}"] = min(shares.values(), default=0.0)
+        keys = [match_key(phrase) for phrase in kept]
+        for key, shares in zip(keys, kept.values(), strict=True):
+            if shares and (often := {word: share for word, share in shares.items() if share > RARE}):
+                self._in_texts.update(often)
+                if len(often) == len(shares):
+                    self._in_texts[f"={key}"] = min(often.values())
         if not self._counting:
             return
         self._counts.update({f"={key}" for key in keys} | {word for key in keys for word in key.split()})

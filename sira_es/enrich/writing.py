@@ -15,6 +15,7 @@ from sira_es.cluster.target import Target
 from sira_es.cluster.write import Change, Outcome, update
 from sira_es.enrich.ledger import Ledger
 from sira_es.enrich.page import Enriched
+from sira_es.enrich.paging import PAGE
 from sira_es.enrich.passes import HASHED
 from sira_es.errors import ClusterError, UnsupportedError
 
@@ -23,7 +24,6 @@ __all__ = ["forget_deleted", "take_out", "trial", "write"]
 log = logging.getLogger(__name__)
 
 CONFLICT_TRIES = 4
-PAGE = 200
 NO_SUCH_VERSION = 2**53  # a _seq_no that no document has: an update that asks for it cannot change anything
 
 
@@ -121,10 +121,14 @@ async def _remove(cluster: Cluster, hits: Sequence[Hit]) -> list[Outcome]:
 
 
 async def forget_deleted(
-    cluster: Cluster, ledger: Ledger, key: str, after: tuple[str, str] = ("", ""), *, most: int = 500
+    cluster: Cluster, ledger: Ledger, key: str, after: tuple[str, str] = ("", ""), *, unfinished: bool = False
 ) -> tuple[str, str]:
-    """Drop those of the next `most` documents of the ledger that the cluster has no more; returns where to go on."""
-    listed = ledger.documents(key, after, most)
+    """Drop those of the next 500 documents of the ledger that the cluster has no more; returns where to go on.
+
+    `unfinished`: look at those only that are not enriched.
+    """
+    most = 500
+    listed = ledger.documents(key, after, most, unfinished=unfinished)
     gone: list[tuple[str, str]] = []
     for index in sorted({index for index, _ in listed}):
         ids = [doc_id for name, doc_id in listed if name == index]

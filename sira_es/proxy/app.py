@@ -13,7 +13,7 @@ import aiohttp
 
 from sira_es.dsl.endpoint import Endpoint, endpoint
 from sira_es.errors import SiraError
-from sira_es.proxy.access_log import access_log
+from sira_es.proxy.access_log import AccessLog
 from sira_es.proxy.downstream import ClientLeft, Cut, Downstream, Receive, Send
 from sira_es.proxy.exchange import Answer, Exchange
 from sira_es.proxy.memory import LocalMemory, Memory
@@ -50,7 +50,7 @@ class Proxy:
         self._options = options
         self._make_memory = memory
         self._metrics = Metrics()
-        self._log = None if quiet else access_log()
+        self._log = None if quiet else AccessLog()
         self._room: Room | None = None
         self._shadow: Shadow | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -80,6 +80,8 @@ class Proxy:
         if self._shadow is not None:
             await self._shadow.close()
         await self._room.close()
+        if self._log is not None:
+            self._log.flush()
         await send({"type": "lifespan.shutdown.complete"})
 
     def _make(self, settings: Settings) -> Room:
@@ -196,8 +198,7 @@ class Proxy:
         more = {"expansion": told(outcomes)} if outcomes and kind != "passed" else {}
         if client.left:
             more["left"] = "client"
-        self._log.info(
-            "request",
+        self._log.line(
             method=scope["method"],
             path=scope[TARGET].partition(b"?")[0].decode("utf-8", "replace"),
             status=client.status,

@@ -48,7 +48,8 @@ class Downstream:
         more = True
         while more:
             try:
-                message = await asyncio.wait_for(self._receive(), BODY_PAUSE_SECONDS)
+                async with asyncio.timeout(BODY_PAUSE_SECONDS):
+                    message = await self._receive()
             except TimeoutError:
                 raise ClientLeft from None
             if message["type"] == "http.disconnect":

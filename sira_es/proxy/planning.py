@@ -143,7 +143,11 @@ class Planner:
         for line, _ in pairs:
             if line.located is not None:
                 by_index.setdefault(line.index, []).append(line)
-        await asyncio.gather(*(self._expand(index, lines, request) for index, lines in by_index.items()))
+        work = [self._expand(index, lines, request) for index, lines in by_index.items()]
+        if len(work) == 1:
+            await work[0]
+        elif work:
+            await asyncio.gather(*work)
         stages.done("expand")
 
     async def _locate(

@@ -32,11 +32,40 @@ DRAIN_SECONDS = 30
 log = logging.getLogger(__name__)
 
 
+class _Joining:
+    """A transport that sends what is written within one turn of the event loop at once: head and body in one packet."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._waiting: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if not self._waiting:
+            self._loop.call_soon(self._flush)
+        self._waiting.append(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            data, self._waiting = b"".join(self._waiting), []
+            self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class Protocol(HttpToolsProtocol):
     """Refuses headers that are too large or come too slowly, and a request that may be read in two ways."""
 
     _timer: asyncio.TimerHandle | None = None
     _size = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(_Joining(transport, self.loop))  # type: ignore[arg-type]  # it does what is asked of it
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

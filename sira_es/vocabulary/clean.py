@@ -136,6 +136,11 @@ def match_key(text: str) -> str:
     return (_trimmed(plain) or plain).casefold()
 
 
+@lru_cache(maxsize=20_000)
+def _surface(text: str) -> str:
+    return _trimmed(normalise(text))
+
+
 def _trimmed(text: str) -> str:
     """Normalised text without what is no word character at its ends; marks stay with the letter they belong to."""
     start, end = 0, len(text)
@@ -157,13 +162,13 @@ def _is_mark(character: str) -> bool:
 
 
 def _clean(proposal: Proposal, limits: _Limits, scripts: frozenset[str], allowed: frozenset[str]) -> Phrase:
-    text = _trimmed(normalise(proposal.phrase))
+    text = _surface(proposal.phrase)
     p = proposal.confidence
     number = isinstance(p, int | float) and not math.isnan(p)
     phrase = Phrase(
         phrase=text,
         confidence=min(1.0, p) if number and p > 0 else _LEAST_CONFIDENCE,
-        stands_for=normalise(proposal.stands_for),
+        stands_for=normalise(proposal.stands_for) if proposal.stands_for else "",
         own=proposal.own,
     )
     if not text:

@@ -161,7 +161,7 @@ def _distinct(words: Iterable[Word]) -> tuple[Word, ...]:
 
 
 def _unless_blocked(phrase: Phrase, human: HumanTerms) -> Phrase:
-    if match_key(phrase.phrase) not in human.block:
+    if not human.block or match_key(phrase.phrase) not in human.block:
         return phrase
     return replace(phrase, verdict=Verdict.BLOCKED, reason="a person blocked it")
 
@@ -176,7 +176,8 @@ def _judged_in_document(
     if phrase.verdict is Verdict.BLOCKED:
         return phrase
     surfaces = phrase.phrase.split() if words is None else [w.text for w in words]
-    keys = {match_key(phrase.phrase), *map(match_key, surfaces)}
+    said = human.block or human.allow
+    keys = {match_key(phrase.phrase), *map(match_key, surfaces)} if said else frozenset()
     if keys & human.block:
         return replace(phrase, verdict=Verdict.BLOCKED, reason="a person blocked a word of it")
     if words is None:

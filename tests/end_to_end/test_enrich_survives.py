@@ -41,7 +41,7 @@ def collection(tmp_path: Path) -> tuple[Path, Path]:
         for number in range(DOCUMENTS):
             row = rows[number % len(rows)]
             key = row.get("_id") or row["id"]
-            copy = "" if number % 10 == 9 else f" Copy {number // len(rows)}."
+            copy = "" if number % len(rows) < 70 else f" Copy {number // len(rows)}."
             document = {"id": f"d{number}", "title": row.get("title", ""), "text": row["text"] + copy, "n": number / 7}
             documents.write(json.dumps(document) + "\n")
             said.write(json.dumps({"id": f"d{number}", "answer": answers[key]}) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -164,11 +165,13 @@ def _exactly(stream: Any, size: int) -> bytes:
 class RawNode:
     """Takes connections, keeps each request as it stood on the wire, and answers with the bytes that it was told.
 
-    `answers` are used one after the other, the last for ever; None closes the connection without an answer.
+    `answers` are used one after the other, the last for ever; None closes the connection without an answer. With the
+    address of a real node in `relay`, only searches are answered here: that node is asked for all else.
     """
 
-    def __init__(self, *answers: bytes | None) -> None:
+    def __init__(self, *answers: bytes | None, relay: str = "") -> None:
         self.answers = list(answers) or [OK]
+        self._relay = relay
         self.seen: list[Raw] = []
         self.connections = 0
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -190,7 +193,11 @@ class RawNode:
         with connection, connection.makefile("rb") as stream:
             try:
                 while True:
-                    self.seen.append(read_message(stream))
+                    message = read_message(stream)
+                    if self._relay and not message.first.split(b" ")[1].endswith(b"/_search"):
+                        connection.sendall(self._ask(message))
+                        continue
+                    self.seen.append(message)
                     answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
                     if answer is None:
                         return
@@ -201,6 +208,18 @@ class RawNode:
                 return
             finally:
                 self._open.discard(connection)
+
+    def _ask(self, message: Raw) -> bytes:
+        method, target = message.first.decode().split(" ")[:2]
+        kind = (message.header(b"content-type") or b"application/json").decode()
+        place = self._relay.removeprefix("http://")
+        connection = http.client.HTTPConnection(place, timeout=60)
+        connection.request(method, target, message.body or None, {"content-type": kind})
+        answer = connection.getresponse()
+        body = b"" if method == "HEAD" else answer.read()
+        head = f"HTTP/1.1 {answer.status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        connection.close()
+        return head.encode() + body
 
     def __enter__(self) -> Self:
         return self

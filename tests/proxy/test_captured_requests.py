@@ -25,6 +25,7 @@ import pytest
 from captured_requests import FOLDER, MAPPINGS
 from proxy.asking import call
 from proxy.running import Running
+from sira_es.devnode.engines import engine_named
 
 COLLECTIONS = os.environ.get("SIRA_ES_COLLECTIONS", "")
 pytestmark = pytest.mark.skipif(
@@ -125,7 +126,9 @@ def proxy(node_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
     for index in INDICES:
         call(f"{node_url}/{index}", "DELETE")
         body = {"settings": {"number_of_shards": 1, "number_of_replicas": 0}, "mappings": MAPPINGS[index]}
-        assert call(f"{node_url}/{index}", "PUT", body).status == 200, index
+        if call(f"{node_url}/{index}", "PUT", body).status != 200:  # a bare node lacks this kind of field
+            bare_ = json.dumps(body).replace("search_as_you_type", "text").replace("completion", "keyword")
+            assert call(f"{node_url}/{index}", "PUT", json.loads(bare_)).status == 200, index
         lines = []
         for i, source in enumerate(documents(index)):
             lines += [{"index": {"_id": str(i)}}, source]
@@ -150,13 +153,12 @@ def _all() -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(Path(FOLDER).glob("*/*.json"))]
 
 
-def test_replayed_requests_keep_what_their_clients_see(proxy: Running, node_url: str) -> None:
+def test_replayed_requests_keep_what_their_clients_see(proxy: Running, node_url: str, engine: str) -> None:
     """Passed ones are equal in status, headers and answer; rewritten ones in hits.total, aggregations, suggestions."""
-    version = call(node_url).json["version"]
-    family = version.get("distribution", "elasticsearch")
-    requests = captured(family, version["number"].split(".")[0])
+    row = engine_named(engine)
+    requests = captured(row.family, row.version.split(".")[0])
     if not requests:
-        pytest.skip(f"no request was recorded on {family} {version['number']}")
+        pytest.skip(f"no request was recorded on {row.title}")
     outcomes: Counter[str] = Counter()
     wrong = []
     for request in requests:
@@ -166,7 +168,7 @@ def test_replayed_requests_keep_what_their_clients_see(proxy: Running, node_url:
         changed = re.search(r"applied|cached", expansion) is not None
         outcomes["rewritten" if changed else expansion] += 1
         ours = {k: v for k, v in got.headers.items() if k not in HOP}
-        if expansion.startswith("failed"):
+        if expansion == "failed; reason=refused":
             assert got.status == plain.status == 400, (request["name"], expansion)
         if got.status != plain.status or ours != {k: v for k, v in plain.headers.items() if k not in HOP}:
             wrong.append((request["name"], "status or headers", plain.status, got.status, ours, plain.headers))
