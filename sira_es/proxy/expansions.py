@@ -12,12 +12,13 @@ from sira_es.dsl.clauses import same
 from sira_es.dsl.compile import Coverage
 from sira_es.errors import SiraError
 from sira_es.expand import Expanded
+from sira_es.foundation import coverage_kind
 from sira_es.proxy.indices import Known
 from sira_es.proxy.memory import Key, Memory, Served
 from sira_es.proxy.metrics import Metrics
 from sira_es.proxy.options import Online
 from sira_es.proxy.wire import Caller
-from sira_es.sira import AsyncSira, coverage_kind
+from sira_es.sira import AsyncSira
 
 __all__ = ["Expansions"]
 
