@@ -14,6 +14,7 @@ from sira_es.settings import LlmStage
 
 __all__ = ["check_model"]
 
+
 async def check_model(side: Literal["queries", "documents"], stage: LlmStage, live: bool) -> list[Check]:
     """One line for what is configured, and with `live` one for what a single call shows."""
     name, place = f"llm {side}", f"llm.{side}"

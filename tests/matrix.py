@@ -4,7 +4,8 @@
     python -m tests.matrix es8 os3          these, the table with the last results of the others
     python -m tests.matrix --table          the table alone
 
-Results are kept as JUnit files in build/matrix. Exit code 1 where a test failed on any engine of the table.
+Results are kept as JUnit files in build/matrix, beside all that the tests printed and logged, which is searched for the
+secrets that they plant. Exit code 1 where a test failed on any engine of the table, or a secret was found.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ RESULTS = ROOT / "build" / "matrix"
 TABLE = ROOT / "docs" / "engines.md"
 RUNS = {"": ("-m", "not slow", "tests/cluster", "tests/end_to_end"), "-slow": ("-m", "slow", "tests/cluster")}
 INSTANCE = "matrix"
+SECRETS = ("planted-Pa55-word", "planted-s3cret", "sk-planted-model-key", "sk-planted-secret", "planted-aws-secret")
 
 
 @dataclass
@@ -42,11 +44,13 @@ def run(engine: str) -> None:
     node = devnode.up(engine, 0, lambda line: print(line, flush=True), instance=instance)  # noqa: T201
     environment = {**os.environ, "SIRA_ES_TEST_ENGINE": engine, "SIRA_ES_TEST_URL": node.url}
     RESULTS.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "--log-level=DEBUG", "-p", "no:cacheprovider"]
     try:
         for suffix, arguments in RUNS.items():
             report = RESULTS / f"{engine}{suffix}.xml"
-            subprocess.run([*command, f"--junitxml={report}", *arguments], cwd=ROOT, env=environment, check=False)
+            whole = [*command, f"--junitxml={report}", *arguments]
+            with report.with_suffix(".log").open("wb") as output:
+                subprocess.run(whole, cwd=ROOT, env=environment, stdout=output, stderr=output, check=False)
     finally:
         devnode.down(engine, purge=True, instance=instance)
 
@@ -69,6 +73,18 @@ def read(engine: str) -> dict[str, Cell] | None:
         else:
             cell.passed += 1
     return cells
+
+
+def secrets_shown(engine: str) -> list[str]:
+    """Lines of what the tests printed and logged with a planted secret; the names of tests, which have some, aside."""
+    found = []
+    for suffix in RUNS:
+        log = RESULTS / f"{engine}{suffix}.log"
+        for line in log.read_text("utf-8", "replace").splitlines() if log.exists() else ():
+            named = line.startswith(("PASSED ", "FAILED ", "ERROR ", "SKIPPED ", "____"))
+            if not named and any(secret in line for secret in SECRETS):
+                found.append(f"{engine}: {line[:200]}")
+    return found
 
 
 def module_of(classname: str) -> str:
@@ -131,6 +147,7 @@ def main(arguments: list[str]) -> int:
     TABLE.parent.mkdir(exist_ok=True)
     TABLE.write_text(table(found), "utf-8")
     failures = [f"{e}: {m}: {name}" for e, cells in found.items() for m, c in cells.items() for name in c.failed]
+    failures += [line for engine in found for line in secrets_shown(engine)]
     missing = [engine for engine in devnode.ENGINES if engine not in found]
     print("\n".join([*failures, f"{TABLE}: {len(failures)} failures"] + [f"never run: {e}" for e in missing]))  # noqa: T201
     return int(bool(failures))

@@ -101,6 +101,8 @@ class Model:
     With `api_base` set, no key of the environment is sent there: only the stage's `api_key`.
     """
 
+    _in_use = 0  # models of this process that have connections
+
     def __init__(self, stage: LlmStage, *, backoff: float = 0.5) -> None:
         """`backoff` is the pause before the second attempt, in seconds; it doubles with each further one."""
         if not stage.model:
@@ -142,7 +144,14 @@ class Model:
         await asyncio.to_thread(load)
 
     async def close(self) -> None:
-        """Connections are pooled by litellm for the whole process, and closed with it."""
+        """Close the connections, which litellm pools for the process, with the last model of the process."""
+        litellm, self._litellm = self._litellm, None
+        if litellm is None:
+            return
+        Model._in_use -= 1
+        if Model._in_use == 0:
+            await litellm.close_litellm_async_clients()
+            litellm.in_memory_llm_clients_cache.flush_cache()
 
     def price(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         """What so many tokens cost, in US dollars; None where the price is not known. Makes no call."""
@@ -198,7 +207,10 @@ class Model:
 
     async def _complete(self, prompt: Prompt) -> Any:
         if self._litellm is None:
-            self._litellm = await asyncio.to_thread(load_litellm)
+            litellm = await asyncio.to_thread(load_litellm)
+            if self._litellm is None:
+                self._litellm = litellm
+                Model._in_use += 1
         stage = self._stage
         key = stage.api_key.get_secret_value() if stage.api_key else None
         try:

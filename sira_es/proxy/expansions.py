@@ -7,6 +7,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sira_es.dsl.clauses import same
 from sira_es.dsl.compile import Coverage
@@ -139,13 +140,15 @@ class Expansions:
 
 
 def _served(expanded: Expanded, coverage: Coverage, quiet: bool) -> Served:
+    """What becomes of a text. Of its expansion only what makes clauses is kept: there are thousands."""
+    slim = replace(expanded.expansion, terms=expanded.expansion.clauses, phrases=())
     if expanded.skipped is not None:
         reason = expanded.skipped.why.value
-        return Served(None if expanded.bare else expanded.expansion, coverage, reason)
+        return Served(None if expanded.bare else slim, coverage, reason)
     unknown = expanded.terms and all(t.df is None for t in expanded.terms)
     if expanded.origin and (expanded.problem or unknown):
         return Served(None, reason="no document frequencies", failed=True)
     if expanded.problem:
         reason = "not stored" if quiet else "no answer from the model"
-        return Served(expanded.expansion, coverage, reason, failed=not quiet)
-    return Served(expanded.expansion, coverage)
+        return Served(slim, coverage, reason, failed=not quiet)
+    return Served(slim, coverage)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sira_es.cluster.target import Target
 from sira_es.dsl.fields import Fields
-from sira_es.errors import ClusterRefused, SiraError, UnsupportedError
+from sira_es.errors import ClusterRefused, ClusterUnreachable, SiraError, UnsupportedError
 from sira_es.proxy.wire import Caller
 from sira_es.sira import AsyncSira
 
@@ -17,6 +17,9 @@ __all__ = ["Indices", "Known"]
 
 FRESH_SECONDS = 60.0
 RETRY_SECONDS = 5.0
+LOOK_SECONDS = 2.0
+"""How long a search waits for the first look at its index."""
+
 MOST_CALLERS = 2000
 
 
@@ -55,7 +58,11 @@ class Indices:
                 return known
             if age < RETRY_SECONDS:
                 raise known
-        return await asyncio.shield(self._ask(key, caller))
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                return await asyncio.shield(self._ask(key, caller))
+        except TimeoutError:
+            raise ClusterUnreachable(f"looking at '{index}' takes the cluster too long; it goes on") from None
 
     async def view(self, caller: Caller) -> AsyncSira:
         """The facade as this caller. Raises SiraError."""

@@ -19,7 +19,7 @@ from sira_es.vocabulary.model import Expansion
 __all__ = ["Key", "Memory", "Served", "SharedMemory"]
 
 STAYS_SECONDS = 600.0
-MOST = 20_000
+MOST = 10_000
 
 Key = tuple[str, str, str]
 """Identity of the caller, index, the text without what does not make it another."""

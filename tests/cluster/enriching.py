@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,6 +90,13 @@ class Bench:
             )
         finally:
             store.close()
+
+
+async def close_models() -> None:
+    """Close the connections that litellm pools for the process: a later test has another event loop."""
+    if litellm := sys.modules.get("litellm"):
+        await litellm.close_litellm_async_clients()
+        litellm.in_memory_llm_clients_cache.flush_cache()
 
 
 def others(source: Mapping[str, Any]) -> dict[str, Any]:

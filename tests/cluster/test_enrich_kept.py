@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.documents import fill, make_index, sources, undone
-from cluster.enriching import OURS, Bench, answer, others, recorded, refuse_items
+from cluster.enriching import OURS, Bench, answer, close_models, others, recorded, refuse_items
 from cluster.wire import Wire
 from sira_es.cluster.connect import Cluster
 from sira_es.errors import ClusterError
@@ -21,6 +22,12 @@ from tests.model_server import ModelServer
 pytestmark = pytest.mark.anyio
 BODY = IndexSettings(text_fields=["body"])
 MAPPING = {"properties": {"body": {"type": "text"}, "price": {"type": "integer"}}}
+
+
+@pytest.fixture(autouse=True)
+async def _models_closed() -> AsyncIterator[None]:
+    yield
+    await close_models()
 
 
 @pytest.fixture

@@ -6,13 +6,14 @@ import asyncio
 import itertools
 import json
 import random
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.documents import fill, make_index, sources
-from cluster.enriching import Bench, answer, fetched, others, recorded, refuse_items
+from cluster.enriching import Bench, answer, close_models, fetched, others, recorded, refuse_items
 from cluster.wire import Forward, Reply, Seen, Wire
 from sira_es.cluster.connect import Cluster
 from sira_es.enrich.report import Limits, Progress
@@ -23,6 +24,12 @@ from tests.model_server import Fault, ModelServer
 pytestmark = pytest.mark.anyio
 BODY = IndexSettings(text_fields=["body"])
 MAPPING = {"properties": {"body": {"type": "text"}, "price": {"type": "integer"}}}
+
+
+@pytest.fixture(autouse=True)
+async def _models_closed() -> AsyncIterator[None]:
+    yield
+    await close_models()
 
 
 @pytest.fixture

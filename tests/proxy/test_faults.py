@@ -48,21 +48,39 @@ async def started(start: Start, *arguments: Any) -> Running:
     return await anyio.to_thread.run_sync(lambda: start(*arguments))
 
 
-async def test_every_fault_of_the_clusters_figures_leaves_the_callers_own_bytes(
+DENIED = {"error": {"type": "security_exception", "reason": "no"}, "status": 403}
+
+
+async def test_where_nothing_can_be_counted_the_callers_own_bytes_go_out(
     start: Start, wire: Wire, index: str, recorded: str
 ) -> None:
+    wire.on(f"/{index}/_msearch", status=403, body=DENIED)
     proxy = await started(start, settings(wire.url, index), "--recorded", recorded)
-    own = json.dumps(match(HOT)).encode()
-    for path in (f"/{index}/_mtermvectors", f"/{index}/_msearch"):
-        wire.clear()
-        wire.on(path, status=403, body={"error": {"type": "security_exception", "reason": "no"}, "status": 403})
-        text = HOT if "termvectors" in path else SLOW
-        got = await ask(proxy.url, index, match(text))
-        sent = wire.requests(f"/{index}/_search")
-        assert got.status == 200
-        assert got.expansion.startswith(("failed", "applied"))
-        if got.expansion.startswith("failed"):
-            assert [s.body for s in sent] == [own if text == HOT else json.dumps(match(text)).encode()]
+    got = await ask(proxy.url, index, match(HOT))
+    assert (got.status, got.expansion) == (200, "failed; reason=no document frequencies")
+    assert [s.body for s in wire.requests(f"/{index}/_search")] == [json.dumps(match(HOT)).encode()]
+
+
+async def test_where_term_vectors_are_refused_words_are_counted(
+    start: Start, wire: Wire, index: str, recorded: str
+) -> None:
+    wire.on(f"/{index}/_mtermvectors", status=403, body=DENIED)
+    proxy = await started(start, settings(wire.url, index), "--recorded", recorded)
+    got = await ask(proxy.url, index, match(HOT))
+    assert (got.status, got.expansion) == (200, "applied")
+    assert wire.count(f"/{index}/_msearch") >= 1
+
+
+async def test_look_ups_that_hang_hold_no_search_up(start: Start, wire: Wire, index: str, recorded: str) -> None:
+    content = settings(wire.url, index)
+    content["llm"] = {"queries": {"deadline": "500ms"}}
+    proxy = await started(start, content, "--recorded", recorded)
+    wire.on(f"/{index}/_msearch", delay=20)
+    begun = time.monotonic()
+    got = await ask(proxy.url, index, match(HOT))
+    assert (got.status, got.expansion) == (200, "failed; reason=too slow")
+    assert time.monotonic() - begun < 4
+    assert wire.requests(f"/{index}/_search")[-1].body == json.dumps(match(HOT)).encode()
 
 
 async def test_a_rewritten_body_that_is_refused_is_sent_as_it_came_and_its_shape_not_tried_again(

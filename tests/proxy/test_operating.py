@@ -53,6 +53,7 @@ def test_figures_and_log_tell_outcomes_and_no_text(start: Start, node_url: str, 
     assert figure(proxy, 'sira_searches_total{outcome="cached"') == 1
     assert figure(proxy, 'sira_searches_total{outcome="skipped",reason="query in the URL"}') == 1
     assert figure(proxy, 'sira_stage_seconds_count{stage="upstream"}') == 3
+    until(lambda: sum('"kind":"search"' in line for line in proxy.lines) == 3)
     lines = [line for line in proxy.requests if line["kind"] == "search"]
     assert [line["expansion"] for line in lines] == ["applied", "cached", "skipped; reason=query in the URL"]
     assert {line["path"] for line in lines} == {f"/{index}/_search"}

@@ -110,3 +110,19 @@ def test_last_words_skip_stack_frames_and_stay_on_one_line(tmp_path: Path) -> No
     log = tmp_path / "node.log"
     log.write_text("first\nException: no\n\tat a.b.C(C.java:1)\nCaused by: disk\n\tat d.E\n\t... 7 more\n\n")
     assert node._last_words(log) == "first | Exception: no | Caused by: disk"
+
+
+def test_security_is_offered_where_the_server_has_it(place: Path) -> None:
+    with pytest.raises(ConfigurationError, match="choose es7, es8 or es9"):
+        node.up("os2", password="planted")
+
+
+def test_the_password_of_a_node_is_in_no_repr_and_in_a_file_of_its_owner_alone(place: Path) -> None:
+    instance = node._Instance(place, "secured")
+    instance.folder.mkdir(parents=True)
+    record = node._Record(devnode.ENGINES["es8"], 9999, {"xpack.security.http.ssl.enabled": "true"}, "planted")
+    instance.write(record)
+    assert "planted" not in repr(record)
+    assert (instance.folder / "node.json").stat().st_mode & 0o077 == 0
+    assert instance.read() == record
+    assert record.url == "https://127.0.0.1:9999"
