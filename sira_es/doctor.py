@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Literal
 
-from sira_es.cluster.checks import Check
+from sira_es.cluster.checks import Check, problem_of
 from sira_es.errors import ModelError, SiraError
 from sira_es.llm.answer import is_usable
 from sira_es.llm.model import Model
@@ -24,7 +24,7 @@ async def check_model(side: Literal["queries", "documents"], stage: LlmStage, li
         model = Model(stage)
         priced = model.price(1000, 100) is not None
     except SiraError as error:
-        return [Check(name, "problem", str(error), f"correct {place}")]
+        return [problem_of(name, error, f"correct {place}")]
     if priced:
         configured = Check(name, "ok", f"{stage.model}, its price is known")
     else:
@@ -44,8 +44,7 @@ async def _called(model: Model, side: Literal["queries", "documents"], stage: Ll
     try:
         answer = await model.ask(prompt)
     except ModelError as error:
-        detail, _, remedy = str(error).partition("; ")
-        return Check(name, "problem", detail, remedy or f"correct {place}")
+        return problem_of(name, error, f"correct {place}")
     finally:
         await model.close()
     seconds = time.monotonic() - started

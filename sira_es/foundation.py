@@ -18,6 +18,7 @@ from sira_es.dsl.compile import Coverage as CoverageKind
 from sira_es.dsl.compile import Shape
 from sira_es.dsl.fields import Fields
 from sira_es.enrich.ledger import Ledger
+from sira_es.errors import ConfigurationError, InputError
 from sira_es.expand import (
     Expander,
     Guarded,
@@ -29,7 +30,7 @@ from sira_es.llm.recorded import RecordedAnswers
 from sira_es.llm.store import AnswerStore, NoModel, StoredSource
 from sira_es.settings import LlmStage, Settings, load_settings
 
-__all__ = ["Foundation", "Sides", "coverage_kind"]
+__all__ = ["Foundation", "Sides", "closed", "coverage_kind", "require"]
 
 Sides = Literal["both", "queries", "documents", "baseline"]
 """Which vocabulary a search uses: that of queries and documents, of one of them, or none (the plain query)."""
@@ -60,6 +61,7 @@ class Foundation:
         self._ask_model = ask_model
         self._recorded = {"queries": query_answers, "documents": document_answers}
         self._sources: dict[str, AnswerSource | None] = {}
+        self._closed = False
         self._connecting = asyncio.Lock()
         self._cluster: Cluster | None = None
         self._frequencies: DocumentFrequencies | None = None
@@ -86,7 +88,8 @@ class Foundation:
         await self.close()
 
     async def close(self) -> None:
-        """Give back connections and files."""
+        """Give back connections and files; whatever is called afterwards raises ConfigurationError."""
+        self._closed = True
         if self._expander is not None:
             await self._expander.close()
         if self._frequencies is not None:
@@ -102,6 +105,10 @@ class Foundation:
         if self._ledger is not None:
             self._ledger.close()
 
+    def _require_open(self) -> None:
+        if self._closed:
+            raise closed()
+
     async def as_caller(self, headers: Mapping[str, str]) -> Self:
         """The same under somebody else's credentials, for look-ups only; closed with this one. Raises as Cluster's does."""
         self.answers("queries")  # made here, so that it is closed here
@@ -114,6 +121,7 @@ class Foundation:
 
     async def cluster(self, caller: Mapping[str, str] | None = None) -> Cluster:
         """The connection, made at the first use; `caller` as in `connect`. Raises ClusterError."""
+        self._require_open()
         async with self._connecting:
             if self._cluster is None:
                 self._cluster = await connect(self.settings.cluster, caller=caller)
@@ -128,11 +136,13 @@ class Foundation:
 
     async def target(self, index: str) -> Target:
         """What is known of an index and its text fields; looked at again after a minute. Raises ClusterError."""
+        self._require_open()
         cached = self._targets.get(index)
         if cached is not None and time.monotonic() - cached[0] < TARGET_SECONDS:
             return cached[1]
-        fields = [name for name, _ in self.settings.index(index).fields]
-        target = await describe(await self.cluster(), index, fields)
+        settings = self.settings.index(index)
+        fields = [name for name, _ in settings.fields]
+        target = await describe(await self.cluster(), index, fields, pattern=settings.pattern)
         self._targets[index] = (time.monotonic(), target)
         return target
 
@@ -158,6 +168,7 @@ class Foundation:
 
     def answers(self, side: Literal["queries", "documents"]) -> AnswerSource | None:
         """Where answers of one side come from: the recorded file, else store and model; None where neither is configured."""
+        self._require_open()
         if side not in self._sources:
             self._sources[side] = self._make_source(side)
         return self._sources[side]
@@ -197,6 +208,17 @@ class Foundation:
         if self._ledger is None:
             self._ledger = Ledger(self.settings.state / "ledger.sqlite")
         return self._ledger
+
+
+def closed() -> ConfigurationError:
+    """What to raise for a call after `close`."""
+    return ConfigurationError("this Sira is closed; make a new one")
+
+
+def require(value: object, kind: type, what: str) -> None:
+    """Raise InputError where a caller without a type checker hands in something else."""
+    if not isinstance(value, kind):
+        raise InputError(f"{what} must be a {kind.__name__}, not {type(value).__name__}; hand one in")
 
 
 def _usable(prompt: Prompt, answer: Answer) -> bool:

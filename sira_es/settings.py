@@ -49,6 +49,7 @@ __all__ = [
 Mode = Literal["recall", "rerank", "rescore"]
 DEFAULT_FILE = Path("sira-es.yml")
 _PREFIX = "SIRA_ES__"
+_ENRICHED = "enriched_terms"
 
 
 def _seconds(value: object) -> object:
@@ -222,7 +223,8 @@ class IndexSettings(_Part):
     """What is known of one index. `text_fields` are names with an optional weight: `title^2`.
 
     `read_fields` are read by the model as well, but not searched: text inside nested objects, keywords. A document of
-    more than `chunk_tokens` is read in several parts.
+    more than `chunk_tokens` is read in several parts. An index that has text in nested objects alone is searched by what
+    is added to it: `text_fields: [enriched_terms]`, with the nested fields as `read_fields`.
     """
 
     text_fields: Names
@@ -244,6 +246,8 @@ class IndexSettings(_Part):
         names = [weighted_field(f)[0] for f in self.text_fields]
         if twice := next((n for n in names + self.read_fields if (names + self.read_fields).count(n) > 1), None):
             raise ValueError(f"text field '{twice}' is named twice; keep one")
+        if _ENRICHED in names + self.read_fields and not (names == [_ENRICHED] and self.read_fields):
+            raise ValueError(f"'{_ENRICHED}' is searched anyway; name it only as the one text field beside read_fields")
         if self.main_field and self.main_field not in names:
             raise ValueError(f"main_field '{self.main_field}' is not among text_fields ({', '.join(names)})")
         return self
@@ -257,6 +261,16 @@ class IndexSettings(_Part):
     def main(self) -> str:
         """The field whose analyzer rules: `main_field`, else the last of the text fields."""
         return self.main_field or self.fields[-1][0]
+
+    @property
+    def pattern(self) -> str:
+        """The read field that gives `enriched_terms` its analyzers, where that is the only searched field; else empty."""
+        return self.read_fields[0] if self.main == _ENRICHED else ""
+
+    @property
+    def read(self) -> list[str]:
+        """All fields that the model reads: the text fields, then the read fields."""
+        return [name for name, _ in self.fields if name != _ENRICHED] + self.read_fields
 
 
 class Settings(BaseSettings):

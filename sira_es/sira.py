@@ -15,12 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from sira_es.cluster.checks import Check, check_cluster, check_index, preflight
+from sira_es.cluster.checks import Check, check_cluster, check_index, preflight, problem_of
 from sira_es.cluster.connect import expected, segment
 from sira_es.cluster.look import look_at
 from sira_es.cluster.pipelines import install_pipeline, remove_pipeline
 from sira_es.cluster.schema import create_index, ensure_fields, install_template, made_by
-from sira_es.cluster.target import Target
+from sira_es.cluster.target import ENRICHED, Target
 from sira_es.cluster.write import index_documents, merge
 from sira_es.doctor import check_model
 from sira_es.dsl.compile import Mode, compile_search, fill, original_query
@@ -43,7 +43,7 @@ from sira_es.expand import (
     warm,
     why_not,
 )
-from sira_es.foundation import TARGET_SECONDS, Foundation, Sides
+from sira_es.foundation import TARGET_SECONDS, Foundation, Sides, closed, require
 from sira_es.llm.answer import collection_description
 from sira_es.llm.model import AnswerSource, Model
 from sira_es.llm.prompts import collection_prompt
@@ -94,6 +94,7 @@ class AsyncSira(Foundation):
         `exact` counts instead of reading term vectors. `deadline`: how many seconds this may take, None as configured
         (`llm.queries.deadline`), `math.inf` waits, 0 takes what the store knows. A late answer fills the store.
         """
+        require(text, str, "text")
         settings, target = self.settings.index(index), await self.target(index)
         wait = self.settings.llm.queries.deadline if deadline is None else deadline
         found = await (await self._queries()).expand(
@@ -148,6 +149,7 @@ class AsyncSira(Foundation):
 
         Recorded answers are stored as those of the configured model. Raises ConfigurationError where there is neither.
         """
+        settings = self.settings.index(index)
         source, stage = self.answers("queries"), self.settings.llm.queries
         if isinstance(source, RecordedAnswers):
             source.name = stage.model or source.name
@@ -155,7 +157,7 @@ class AsyncSira(Foundation):
         elif stage.model is None:
             raise ConfigurationError("no model for queries; set llm.queries.model, or use --recorded FILE")
         expander = Expander(await self.frequencies(), source)
-        settings, target = self.settings.index(index), await self.target(index)
+        target = await self.target(index)
         return await warm(
             lambda text: expander.fetch(text, target, settings),
             texts,
@@ -180,6 +182,7 @@ class AsyncSira(Foundation):
         `body` is the caller's own search around the text; else the configured baseline, else the plain query. `deadline`
         as in `expand`.
         """
+        require(text, str, "text")
         settings = self.settings.index(index)
         shape = await self.shape(index, sides)
         if body is None and settings.search.baseline is not None:
@@ -223,6 +226,7 @@ class AsyncSira(Foundation):
 
     async def query_fields(self, index: str) -> Fields:
         """What queries can name in an index: text only where it is text in all indices that the name stands for."""
+        self._require_open()
         cached = self._query_fields.get(index)
         if cached is not None and time.monotonic() - cached[0] < TARGET_SECONDS:
             return cached[1]
@@ -235,20 +239,13 @@ class AsyncSira(Foundation):
 
     async def rewrite(self, body: Mapping[str, Any], index: str, *, mode: Mode = "rerank") -> dict[str, Any]:
         """Somebody else's search body with better text clauses; as it was where nothing in it may be expanded."""
+        require(body, Mapping, "body")
         located = locate(encoded(body), await self.query_fields(index), mode=mode)
         if isinstance(located, Passed):
             return dict(body)
         expanded = {text: await self.expand(text, index) for text in located.texts}
         expansions = {text: found.expansion for text, found in expanded.items() if not found.bare}
-        shape = await self.shape(index)
-        return rewrite_dict(
-            body,
-            located,
-            expansions,
-            coverage=shape.coverage,
-            clause_limit=shape.clause_limit,
-            one_analyzer=shape.one_analyzer,
-        )
+        return rewrite_dict(body, located, expansions, await self.shape(index))
 
     async def contributions(self, index: str, result: SearchResult) -> dict[tuple[str, str], list[Contribution]]:
         """What each clause added to the score of each hit, by (index, id). Raises ClusterError."""
@@ -265,6 +262,7 @@ class AsyncSira(Foundation):
     async def _page(
         self, index: str, *, concurrency: int | None = None, source: AnswerSource | None = None
     ) -> PageEnricher:
+        settings = self.settings.index(index)
         source = source or self.answers("documents")
         if source is None:
             raise ConfigurationError("no model for documents; set llm.documents.model, or use --recorded FILE")
@@ -272,7 +270,7 @@ class AsyncSira(Foundation):
             await self.frequencies(),
             source,
             await self.target(index),
-            self.settings.index(index),
+            settings,
             concurrency=concurrency or self.settings.llm.documents.concurrency,
             human=self._terms.human(index),
         )
@@ -280,14 +278,19 @@ class AsyncSira(Foundation):
     def _text_fields(self, index: str) -> list[str]:
         return [name for name, _ in self.settings.index(index).fields]
 
+    async def _preflight(self, index: str) -> None:
+        pattern = self.settings.index(index).pattern
+        await preflight(await self.cluster(), index, self._text_fields(index), pattern=pattern)
+
     async def _job(self, index: str, page: PageEnricher | None) -> Enrichment:
+        text_fields = self._text_fields(index)
         return Enrichment(
             await self.cluster(),
             await self.frequencies(),
             await self.target(index),
             page,
             self.ledger(),
-            text_fields=self._text_fields(index),
+            text_fields=text_fields,
         )
 
     async def prepare(self, index: str) -> None:
@@ -314,7 +317,7 @@ class AsyncSira(Foundation):
         ModelError; what fails for single documents is in the report.
         """
         page = await self._page(index, concurrency=concurrency)
-        await preflight(await self.cluster(), index, self._text_fields(index))
+        await self._preflight(index)
         await self.prepare(index)
         return await (await self._job(index, page)).run(limits, query=query, part=part, on_progress=on_progress)
 
@@ -348,7 +351,7 @@ class AsyncSira(Foundation):
             return await job.run(budget, query=query, rest=RETRY_SECONDS, on_progress=on_progress)
 
         self._targets.pop(index, None)
-        await preflight(await self.cluster(), index, self._text_fields(index))
+        await self._preflight(index)
         return await follow(one_pass, pause=pause, on_trouble=on_trouble)
 
     async def rejudge(
@@ -368,14 +371,15 @@ class AsyncSira(Foundation):
             assert self._store is not None  # noqa: S101  made together with the source
             source = StoredSource(NoModel(source.name), self._store, usable=lambda prompt, answer: False)
         page = await self._page(index, source=source)
-        await preflight(await self.cluster(), index, self._text_fields(index))
+        await self._preflight(index)
         return await (await self._job(index, page)).rejudge(query=query, part=part, on_progress=on_progress)
 
     async def plan(
         self, index: str, *, query: Mapping[str, Any] | None = None, concurrency: int | None = None
     ) -> dict[str, Any]:
         """What `enrich` would take: documents, calls, tokens, cost, seconds. Calls no model, writes nothing."""
-        stage = self.settings.llm.documents
+        settings, stage = self.settings.index(index), self.settings.llm.documents
+        await self._preflight(index)
         return await plan(
             await self.cluster(),
             await self.frequencies(),
@@ -385,7 +389,7 @@ class AsyncSira(Foundation):
             text_fields=self._text_fields(index),
             query=query,
             concurrency=concurrency or stage.concurrency,
-            questions=self.settings.index(index).questions,
+            questions=settings.questions,
         )
 
     async def undo(self, index: str, *, query: Mapping[str, Any] | None = None) -> int:
@@ -394,7 +398,8 @@ class AsyncSira(Foundation):
 
     async def status(self, index: str) -> EnrichReport:
         """How much of an index is enriched, and what all runs on it spent."""
-        return await (await self._job(index, None)).status()
+        page = await self._page(index) if self.answers("documents") else None
+        return await (await self._job(index, page)).status()
 
     async def failures(self, index: str) -> list[tuple[str, str, str]]:
         """Index, id and reason of each document that failed last time."""
@@ -409,19 +414,21 @@ class AsyncSira(Foundation):
 
         Raises ClusterRefused, UnsupportedError where the cluster runs no scripts.
         """
-        fields = [*self._text_fields(index), *self.settings.index(index).read_fields]
+        fields = self.settings.index(index).read
         return await install_pipeline(await self.cluster(), await self.target(index), fields)
 
     async def remove_pipeline(self, index: str) -> dict[str, str]:
         """Undo `install_pipeline`: every index has the final pipeline that it had before."""
-        return await remove_pipeline(await self.cluster(), await self.target(index))
+        target = await self.target(index)
+        return await remove_pipeline(await self.cluster(), target)
 
     async def enrich_documents(
         self, documents: Sequence[Mapping[str, Any]], index: str, *, id_field: str = "_id"
     ) -> list[dict[str, Any]]:
         """The ingest step for a loader of your own: the same documents with our two fields, ready for bulk.
 
-        A document for which the model failed comes back unchanged, to be picked up by the next `enrich`.
+        A document for which the model failed comes back unchanged, to be picked up by the next `enrich`; so does one that has a
+        field of its own named `sira` or `enriched_terms`.
         """
         await self.prepare(index)
         page = await self._page(index)
@@ -455,7 +462,8 @@ class AsyncSira(Foundation):
 
     async def install_template(self, index: str) -> str:
         """Keep our two fields as a component template for the index templates of `index`; returns its name."""
-        return await install_template(await self.cluster(), await self.target(index), self.settings.index(index).main)
+        target = await self.target(index)
+        return await install_template(await self.cluster(), target, self.settings.index(index).main)
 
     async def made_by(self, index: str) -> str | None:
         """What made an index, as its mapping notes: empty where it does not say, None where there is no such index."""
@@ -475,21 +483,31 @@ class AsyncSira(Foundation):
         return {
             "url": self.settings.cluster.url[0],
             "index": index,
-            "text_fields": [f.name for f in look.fields],
+            "text_fields": [ENRICHED] if look.nested else [f.name for f in look.fields],
+            "read_fields": [f.name for f in look.fields] if look.nested else [],
             "analyzers": {f.name: f.search_analyzer for f in look.fields},
+            "left_out": list(look.left_out),
             "language": look.language,
             "description": description,
         }
 
     async def doctor(self, index: str | None = None, *, live: bool = False) -> list[Check]:
         """Each thing that must hold, with its remedy; problems are in the list, not raised."""
+        self._require_open()
+        checks: list[Check] = []
         try:
             cluster = await self.cluster()
-            checks = await check_cluster(cluster)
-            if index is not None:
-                checks += await check_index(cluster, index, self._text_fields(index))
+            checks += await check_cluster(cluster)
+            if index is not None and index in self.settings.indices:
+                pattern = self.settings.index(index).pattern
+                checks += await check_index(cluster, index, self._text_fields(index), pattern=pattern)
         except SiraError as error:
-            return [Check("cluster", "problem", str(error), "correct cluster.url or the credentials")]
+            checks.append(problem_of("cluster", error, "correct cluster.url or the credentials"))
+        try:
+            if index is not None:
+                self.settings.index(index)
+        except ConfigurationError as error:
+            checks.append(problem_of("index", error, "correct --index"))
         for side in ("documents", "queries"):
             checks += await check_model(side, getattr(self.settings.llm, side), live)
         return checks
@@ -535,7 +553,10 @@ class Sira:
         return cls(load_settings(path, **options))
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        """Wait for a coroutine on the background loop."""
+        """Wait for a coroutine on the background loop. Raises ConfigurationError after `close`."""
+        if self._loop.is_closed():
+            coroutine.close()
+            raise closed()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sira_es.dsl.compile import Coverage
+from sira_es.dsl.compile import Coverage, Shape
 from sira_es.dsl.fields import Fields
 from sira_es.dsl.locate import Located, Mode, Passed, locate
 from sira_es.dsl.rewrite import Rewritten, rewrite
@@ -32,6 +32,11 @@ def expansion_of(text: str, *words: str) -> Expansion:
     return Expansion(text, 1000, own=own, terms=terms, allowance=0.5 * sum(t.confidence * t.idf for t in terms))
 
 
+def shaped(coverage: Coverage = "none", limit: int | None = 1024, **more: Any) -> Shape:
+    """A shape without fields: rewriting takes those of the group."""
+    return Shape((), coverage, clause_limit=limit, **more)
+
+
 def found(body: Any, mode: Mode = "rerank", **given: Any) -> Located | Passed:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return locate(raw, given.pop("fields", FIELDS), mode=mode, **given)
@@ -51,7 +56,7 @@ def passes(body: Any, mode: Mode = "rerank", **given: Any) -> str:
 
 def rewritten(body: Any, mode: Mode = "rerank", coverage: Coverage = "full", **given: Any) -> Rewritten:
     where = located(body, mode, **given)
-    return rewrite(where, {t: expansion_of(t) for t in where.texts}, coverage=coverage)
+    return rewrite(where, {t: expansion_of(t) for t in where.texts}, shaped(coverage))
 
 
 def query_after(body: Any, mode: Mode = "rerank", coverage: Coverage = "full") -> Any:

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -17,7 +18,17 @@ import orjson
 
 from sira_es.settings import Settings, load_settings
 
-__all__ = ["Options", "common_options", "print_json", "recorded_option", "run_async", "say", "table"]
+__all__ = [
+    "Options",
+    "common_options",
+    "output_options",
+    "print_json",
+    "recorded_option",
+    "run_async",
+    "say",
+    "table",
+    "url_options",
+]
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,7 +36,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options that every command has."""
+    """The options that commands share."""
 
     config: Path | None
     url: str | None
@@ -43,23 +54,51 @@ class Options:
             say(text)
 
 
+_CONFIG = click.option("-c", "--config", type=click.Path(path_type=Path), help="Configuration [sira-es.yml].")
+_URL = click.option("--url", help="Cluster address, instead of the configured one.")
+_OUTPUT = (
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
+    click.option("-v", "--verbose", is_flag=True, help="Say more."),
+    click.option("-q", "--quiet", is_flag=True, help="Say nothing but results and errors."),
+)
+
+
 def common_options(command: F) -> F:
     """Add -c, --url, --json, -v and -q; the command gets them as its first argument, an Options."""
+    return _with_options(command, _CONFIG, _URL, *_OUTPUT)
 
-    @click.option("-c", "--config", type=click.Path(path_type=Path), help="Configuration [sira-es.yml].")
-    @click.option("--url", help="Cluster address, instead of the configured one.")
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-    @click.option("-v", "--verbose", is_flag=True, help="Say more.")
-    @click.option("-q", "--quiet", is_flag=True, help="Say nothing but results and errors.")
+
+def url_options(command: F) -> F:
+    """The same without -c, for a command that has a configuration of its own."""
+    return _with_options(command, _URL, *_OUTPUT)
+
+
+def output_options(command: F) -> F:
+    """The same without -c and --url, for a command that uses no cluster of the caller's."""
+    return _with_options(command, *_OUTPUT)
+
+
+def _with_options(command: F, *options: Callable[[F], F]) -> F:
     @functools.wraps(command)
     def wrapped(
-        *args: Any, config: Path | None, url: str | None, as_json: bool, verbose: bool, quiet: bool, **kwargs: Any
+        *args: Any,
+        config: Path | None = None,
+        url: str | None = None,
+        as_json: bool,
+        verbose: bool,
+        quiet: bool,
+        **kwargs: Any,
     ) -> Any:
         if verbose:
             logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(name)s: %(message)s")
         return command(Options(config, url, as_json, verbose, quiet), *args, **kwargs)
 
-    return wrapped  # type: ignore[return-value]  # click keeps the signature in its own way
+    # click joins the lines of a paragraph unless it begins so; examples are to be copied
+    wrapped.__doc__ = re.sub(r"^( *)(?=Example:)", "\\1\b\n\\1", command.__doc__ or "", flags=re.MULTILINE)
+    found: Any = wrapped
+    for option in reversed(options):
+        found = option(found)
+    return found  # type: ignore[no-any-return]  # click keeps the signature in its own way
 
 
 def recorded_option(command: F) -> F:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sira_es.cli.common import Options, common_options, print_json, run_async
+from sira_es.cli.common import Options, print_json, run_async, url_options
 from sira_es.cli.enrich import progress_bar
 from sira_es.cli.eval import show, tell_problems
 from sira_es.cli.search import headline
@@ -26,11 +26,13 @@ _SIDES: tuple[tuple[str, Sides], ...] = (("before", "baseline"), ("after", "both
 
 
 @click.command()
-@common_options
+@url_options
 def demo(options: Options) -> None:
     """Show the method at work on this machine: a support FAQ with 719 answers and 300 judged questions.
 
     Starts an OpenSearch node (a JDK and Maven are needed), or uses the cluster of --url. Touches no index but its own.
+
+    Example: sira-es demo --url http://127.0.0.1:9200
     """
     url = options.url or _node(options)
     settings = _settings(url)

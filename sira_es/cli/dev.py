@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 from sira_es import devnode
-from sira_es.cli.common import print_json, say, table
+from sira_es.cli.common import Options, output_options, print_json, table
 
 __all__ = ["dev"]
 
@@ -16,12 +16,6 @@ _engine = click.option(
     type=click.Choice(list(devnode.ENGINES)),
     help="os: OpenSearch, es: Elasticsearch; the digit is the major version.",
 )
-_quiet = click.option("-q", "--quiet", is_flag=True, help="Say nothing but results and errors.")
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-
-
-def _silent(text: str) -> None:
-    """Say nothing."""
 
 
 @click.group()
@@ -36,17 +30,16 @@ def dev() -> None:
 @dev.command()
 @_engine
 @click.option("--port", type=click.IntRange(0, 65435), help="HTTP port instead of the engine's own; 0: any free one.")
-@_quiet
-@_json
-def up(engine: str | None, port: int | None, quiet: bool, as_json: bool) -> None:
+@output_options
+def up(options: Options, engine: str | None, port: int | None) -> None:
     """Start a node, or find it running, and print its URL.
 
     OpenSearch 2 unless told otherwise. The first start of an engine fetches it with Maven.
 
     Example: sira-es dev up --engine es8
     """
-    node = devnode.up(engine or "os2", port, _silent if quiet else say)
-    if as_json:
+    node = devnode.up(engine or "os2", port, options.say)
+    if options.json:
         print_json({"engine": node.engine, "url": node.url, "version": node.version, "pid": node.pid})
     else:
         click.echo(node.url)
@@ -55,31 +48,33 @@ def up(engine: str | None, port: int | None, quiet: bool, as_json: bool) -> None
 @dev.command()
 @_engine
 @click.option("--purge", is_flag=True, help="Delete the data, logs and settings as well.")
-@_quiet
-def down(engine: str | None, purge: bool, quiet: bool) -> None:
+@output_options
+def down(options: Options, engine: str | None, purge: bool) -> None:
     """End the nodes of one engine, or of all; their data stays.
 
     Example: sira-es dev down
     """
-    tell = _silent if quiet else say
     ended = [
         node.instance
         for node in devnode.status()
         if engine in (None, node.engine) and devnode.down(node.engine, purge, instance=node.instance)
     ]
-    tell(f"{', '.join(ended)} ended" if ended else "nothing was running")
+    if options.json:
+        print_json({"ended": ended})
+    else:
+        options.say(f"{', '.join(ended)} ended" if ended else "nothing was running")
 
 
 @dev.command()
 @_engine
-@_json
-def status(engine: str | None, as_json: bool) -> None:
+@output_options
+def status(options: Options, engine: str | None) -> None:
     """Show what runs, and where.
 
     Example: sira-es dev status --json
     """
     nodes = [node for node in devnode.status() if engine in (None, node.engine)]
-    if as_json:
+    if options.json:
         print_json([dataclasses.asdict(node) for node in nodes])
         return
     rows = [

@@ -36,11 +36,16 @@ from sira_es.errors import InputError, SiraError
 def enrich(options: Options, index: str, recorded: Path | None, **given: Any) -> int:
     """Add `enriched_terms` to the documents of an index. Goes on where an earlier run stopped.
 
+    Finds what is new, made by another model or prompt, or changed since; documents with fields of their own named
+    `sira` or `enriched_terms` are left alone.
+
     Example: sira-es enrich --index docs --max-cost 20
     """
     ways = [way for way in ("dry_run", "follow", "rejudge", "undo", "template") if given[way]]
     if len(ways) > 1:
         raise click.UsageError(f"{' and '.join('--' + way.replace('_', '-') for way in ways)} cannot be used together")
+    for way in ways:
+        _refuse_unheeded(way, {**given, "recorded": recorded})
     query = _query(given["query"])
     if given["undo"]:
         return _undo(options, index, query)
@@ -60,14 +65,33 @@ def enrich(options: Options, index: str, recorded: Path | None, **given: Any) ->
     return _ended(options, report)
 
 
+_LIMITS = ("max_cost", "max_docs", "max_time")
+_PACE = ("concurrency", "rpm", "tpm")
+_UNHEEDED = {
+    "dry_run": (*_LIMITS, "part"),
+    "follow": (),
+    "rejudge": (*_LIMITS, *_PACE),
+    "undo": (*_LIMITS, *_PACE, "part", "recorded"),
+    "template": (*_LIMITS, *_PACE, "part", "recorded", "query"),
+}
+
+
+def _refuse_unheeded(way: str, given: Mapping[str, Any]) -> None:
+    """An option that does nothing would have its user believe in a limit that is not kept."""
+    for name in _UNHEEDED[way]:
+        if given[name] is not None:
+            option = "slice" if name == "part" else name.replace("_", "-")
+            raise click.UsageError(f"--{option} has no effect with --{way.replace('_', '-')}; leave it out")
+
+
 def _ended(options: Options, report: EnrichReport) -> int:
+    listed = f"{report.reasons}; 'sira-es status --failed' lists what failed, the next run tries again"
     if report.stopped:
-        options.say(f"sira-es: stopped at the limit of {report.stopped}; the same command goes on")
+        failed = f"; {listed}" if report.reasons else "; the same command goes on"
+        options.say(f"sira-es: stopped at the limit of {report.stopped}{failed}")
         return 4
-    if report.failed or report.stale:
-        options.say(
-            "sira-es: some documents were not enriched; 'sira-es status --failed' lists them, the next run tries again"
-        )
+    if report.reasons:
+        options.say(f"sira-es: {listed}")
         return 3
     return 0
 
@@ -142,6 +166,8 @@ def _show_plan(plan: dict[str, Any]) -> None:
         f"documents   {plan['documents']}: {plan['pending']} pending, {plan['stale']} stale, {plan['enriched']} enriched"
     )
     click.echo(f"to ask      {plan['calls']} calls, about {plan['tokens']} tokens, {cost}")
+    if recorded := plan.get("recorded"):
+        click.echo(f"recorded    {recorded['found']} answers found in the file, {recorded['missing']} missing")
     click.echo(f"time        about {plan['seconds']:.0f} s at the configured limits")
     growth = plan["growth"]
     share = "" if growth["share"] is None else f", {growth['share']:.0%} of the index"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,13 +96,11 @@ def eval_(
     runs_folder: Path | None,
     recorded: Path | None,
 ) -> None:
-    r"""Compare the plain and the expanded search on your judgments.
+    """Compare the plain and the expanded search on your judgments.
 
-    \b
-    Examples:
-      sira-es eval --index docs --queries queries.jsonl --qrels qrels.tsv --report report.html
-      sira-es eval --index docs --clicks clicks.csv --baseline our-search.json --ablate
-      sira-es eval --index docs --queries searches.txt --no-judgments --top 500
+    Example: sira-es eval --index docs --queries queries.jsonl --qrels qrels.tsv --report report.html
+             sira-es eval --index docs --clicks clicks.csv --baseline our-search.json --ablate
+             sira-es eval --index docs --queries searches.txt --no-judgments --top 500
     """
     body = template_of(template)
     if no_judgments:
@@ -113,6 +112,7 @@ def eval_(
         return
     texts, judgments = judged(queries, qrels, clicks)
     names = parse_measures(measures.split())
+    _check_output(report, runs_folder)
 
     async def work() -> Outcome:
         async with AsyncSira(options.settings(), query_answers=recorded) as sira:
@@ -135,6 +135,24 @@ def eval_(
     show(outcome.evaluation)
     for title, queries_named in (("worst", outcome.worst), ("best", outcome.best)):
         _show_explained(title, queries_named)
+
+
+def _check_output(report: Path | None, runs_folder: Path | None) -> None:
+    """Raise InputError now for what could not be written after all the searches."""
+    if report is not None:
+        place = report if report.exists() else report.parent
+        if report.is_dir() or not place.exists() or not os.access(place, os.W_OK):
+            why = (
+                "it is a folder" if report.is_dir() else f"{place} {'is read-only' if place.exists() else 'is missing'}"
+            )
+            raise InputError(f"cannot write {report}: {why}; choose another --report")
+    if runs_folder is not None:
+        try:
+            runs_folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot write to {runs_folder}: {error.strerror}; choose another --runs") from None
+        if not os.access(runs_folder, os.W_OK):
+            raise InputError(f"cannot write to {runs_folder}: it is read-only; choose another --runs")
 
 
 async def _outcome(bench: Bench, found: Evaluation, *, curve: bool) -> Outcome:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from sira_es.cli.common import Options, common_options, print_json, run_async
-from sira_es.evaluate.collections import read_documents
+from sira_es.evaluate.collections import Documents, read_documents
 
 
 @click.command()
@@ -23,7 +23,10 @@ def index(options: Options, index: str, documents: Path, analyzer: str, shards: 
 
     Example: sira-es index --index faq --documents corpus.jsonl.gz
     """
-    loaded, failed = run_async(_index(options, index, documents, analyzer, shards))
+    read = read_documents(documents)
+    for finding in read.findings:
+        options.say(f"sira-es: {finding}")
+    loaded, failed = run_async(_index(options, index, read, analyzer, shards))
     if options.json:
         print_json({"index": index, "documents": loaded, "failed": failed})
     else:
@@ -34,10 +37,9 @@ def index(options: Options, index: str, documents: Path, analyzer: str, shards: 
 
 
 async def _index(
-    options: Options, name: str, documents: Path, analyzer: str, shards: int
+    options: Options, name: str, documents: Documents, analyzer: str, shards: int
 ) -> tuple[int, dict[str, int]]:
     from sira_es.sira import AsyncSira
 
-    read = read_documents(documents)
     async with AsyncSira(options.settings()) as sira:
-        return await sira.load(name, read, analyzer=analyzer, shards=shards)
+        return await sira.load(name, documents, analyzer=analyzer, shards=shards)

@@ -12,6 +12,8 @@ from sira_es.cli.common import Options, common_options, print_json, run_async
 from sira_es.errors import ConfigurationError
 from sira_es.settings import DEFAULT_FILE
 
+MOST_NAMED = 20
+
 
 @click.command()
 @click.option("--index", required=True, help="Index, alias or data stream.")
@@ -51,7 +53,13 @@ async def _look(options: Options, index: str, describe: bool) -> dict[str, Any]:
 def render(found: dict[str, Any]) -> str:
     """The configuration file for what was found."""
     fields = ", ".join(found["text_fields"])
+    read = "".join(f"\n    read_fields: [{', '.join(names)}]" for names in [found["read_fields"]] if names)
     analyzers = ", ".join(f"{name}: {analyzer}" for name, analyzer in found["analyzers"].items())
+    left = found["left_out"]
+    more = f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else ""
+    left_out = (
+        f"\n    # text fields left out, as they hold fewer words: {', '.join(left[:MOST_NAMED])}{more}" if left else ""
+    )
     return f"""cluster:
   url: {yaml.safe_dump(found["url"], width=10_000).splitlines()[0]}
   # api_key: ${{ES_API_KEY}}      # or basic_auth, bearer; ca_certs for a private CA
@@ -62,7 +70,8 @@ def render(found: dict[str, Any]) -> str:
 
 indices:
   {yaml.safe_dump(found["index"], width=10_000).splitlines()[0]}:
-    text_fields: [{fields}]       # weights as in title^2; the last is the main field ({analyzers})
+    text_fields: [{fields}]       # weights as in title^2; the last is the main field ({analyzers}){left_out}{read}
+    # for the prompts, one line: what these documents are about, and who searches them
     description: {yaml.safe_dump(found["description"], width=10_000).splitlines()[0]}
     language: {found["language"] or '""'}
 """

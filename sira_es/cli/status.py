@@ -13,10 +13,12 @@ from sira_es.enrich.report import EnrichReport
 @click.command()
 @click.option("--index", required=True, help="Index, alias or data stream.")
 @click.option("--failed", is_flag=True, help="List the failed documents, one a line: index, id, reason.")
-@click.option("--noted", is_flag=True, help="List what was skipped, read in part, or gives orders to models.")
+@click.option("--noted", is_flag=True, help="List what was skipped, read in part, or gives orders to models, and why.")
 @common_options
 def status(options: Options, index: str, failed: bool, noted: bool) -> None:
     """Say how many documents are enriched, pending, stale or failed, and what was spent.
+
+    Stale are those made by another model or prompt; documents whose text changed are found by the next run.
 
     Example: sira-es status --index docs
     """
@@ -44,10 +46,13 @@ async def _status(options: Options, index: str) -> tuple[EnrichReport, Documents
 def show(report: EnrichReport) -> None:
     """Print a report for people."""
     click.echo(f"documents  {report.documents}")
-    click.echo(f"enriched   {report.enriched}  ({report.terms_per_document:.1f} terms a document)")
+    terms = "-" if report.terms_per_document is None else f"{report.terms_per_document:.1f}"
+    click.echo(f"enriched   {report.enriched}  ({terms} terms a document)")
     click.echo(f"pending    {report.pending}")
     click.echo(f"stale      {report.stale}")
     click.echo(f"failed     {_counted(report.failed)}")
+    if report.without_text:
+        click.echo(f"no text    {report.without_text}")
     for name, counts in (("skipped", report.skipped), ("noted", report.noted)):
         if counts:
             click.echo(f"{name:<10} {_counted(counts)}")

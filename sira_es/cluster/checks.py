@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from sira_es.cluster.connect import Cluster, cause_of, segment
+from sira_es.cluster.connect import Cluster, cause_of, expected, segment
 from sira_es.cluster.engine import clause_limit
 from sira_es.cluster.privileges import ENRICHER, SEARCHER, missing_privilege
 from sira_es.cluster.target import ENRICHED, SIRA, Target, describe
 from sira_es.errors import ClusterRefused, ClusterUnreachable, SiraError, UnsupportedError
 
-__all__ = ["Check", "check_cluster", "check_index", "preflight"]
+__all__ = ["Check", "check_cluster", "check_index", "preflight", "problem_of"]
 
 OUR_FIELDS = 5  # enriched_terms, sira and its three
 _HIGH_WATERMARK = 0.9  # of a disk: above it the cluster moves shards away, above 0.95 it makes indices read-only
@@ -27,6 +27,12 @@ class Check:
     status: Literal["ok", "warning", "problem"]
     detail: str
     remedy: str = ""
+
+
+def problem_of(name: str, error: SiraError, remedy: str) -> Check:
+    """An error as a check; its remedy is that of its message, else the one that is given."""
+    detail, _, own = str(error).partition("; ")
+    return Check(name, "problem", detail, own or remedy)
 
 
 async def check_cluster(cluster: Cluster) -> list[Check]:
@@ -48,41 +54,46 @@ async def check_cluster(cluster: Cluster) -> list[Check]:
     ]
 
 
-async def preflight(cluster: Cluster, name: str, fields: Sequence[str]) -> None:
+async def preflight(cluster: Cluster, name: str, fields: Sequence[str], *, pattern: str = "") -> None:
     """Raise UnsupportedError for the first thing that would make an enrichment fail, before it costs anything."""
-    for check in await check_index(cluster, name, fields):
+    for check in await check_index(cluster, name, fields, pattern=pattern):
         if check.status == "problem" or (check.name in {"privileges", "updates"} and check.status == "warning"):
             raise UnsupportedError(f"'{name}' cannot be enriched: {check.detail}; {check.remedy}")
 
 
-async def check_index(cluster: Cluster, name: str, fields: Sequence[str]) -> list[Check]:
-    """Whether an index, alias or data stream can be searched and enriched. Raises ClusterUnreachable."""
+async def check_index(cluster: Cluster, name: str, fields: Sequence[str], *, pattern: str = "") -> list[Check]:
+    """Whether an index, alias or data stream can be searched and enriched; `pattern` as in `describe`.
+
+    Raises ClusterUnreachable.
+    """
     try:
-        target = await describe(cluster, name, fields)
+        target = await describe(cluster, name, fields, pattern=pattern)
     except ClusterUnreachable:
         raise
     except SiraError as error:
         return [
-            Check("index", "problem", str(error), "correct --index or text_fields"),
+            problem_of("index", error, "correct --index or text_fields"),
             *(await _privileges(cluster, name)),
         ]
     mappings = await cluster.request("GET", f"/{segment(name)}/_mapping")
     settings = await cluster.request("GET", f"/{segment(name)}/_settings", params={"flat_settings": True})
     checks = [Check("index", "ok", f"{name}: {target.kind} of {len(target.indices)}"), _analyzers(target)]
-    for index in target.indices:
-        prefix = f"{index.name}: " if len(target.indices) > 1 else ""
-        mapping, own = mappings[index.name]["mappings"], settings[index.name]["settings"]
-        checks += [
-            replace(check, detail=prefix + check.detail)
-            for check in (
-                _source(index.source),
-                _writable(index.blocked, own),
-                _fields(index.has_enriched and index.has_sira, mapping, own),
-                _pipelines(own),
-                *_inference(mapping),
-            )
-        ]
-    checks += [*_rollover(target, settings), *(await _disk(cluster, name))]
+    with expected(f"the mapping of '{name}'"):
+        for index in target.indices:
+            prefix = f"{index.name}: " if len(target.indices) > 1 else ""
+            mapping, own = mappings[index.name]["mappings"], settings[index.name]["settings"]
+            checks += [
+                replace(check, detail=prefix + check.detail)
+                for check in (
+                    _source(index.source),
+                    _writable(index.blocked, own),
+                    _fields(index.has_enriched and index.has_sira, mapping, own),
+                    _pipelines(own),
+                    *_inference(mapping),
+                )
+            ]
+        checks += _rollover(target, settings)
+    checks += await _disk(cluster, name)
     privileges = await _privileges(cluster, name)
     may = all(c.status == "ok" for c in [*privileges, *(c for c in checks if c.name == "writable")])
     return [*checks, *privileges, *(await _updates(cluster, target) if may else [])]
@@ -90,6 +101,9 @@ async def check_index(cluster: Cluster, name: str, fields: Sequence[str]) -> lis
 
 def _analyzers(target: Target) -> Check:
     detail = ", ".join(f"{f.name} ({f.search_analyzer})" for f in target.fields)
+    if target.pattern:
+        like = f"{target.pattern.name} ({target.pattern.search_analyzer})"
+        detail = f"{ENRICHED} alone, analysed as {like}, which is read"
     if target.one_analyzer:
         return Check("text fields", "ok", detail)
     return Check(

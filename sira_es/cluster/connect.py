@@ -119,6 +119,8 @@ class Cluster:
             missing = missing_privilege(reason)
             grant = f"grant the privilege '{missing}'" if missing else "grant what is missing"
             message = f"{what}: not allowed with {self._who or 'no credentials'} ({reason or 'HTTP 403'}); {grant}"
+        elif _is_wrong_path(answer):
+            message = f"{what}: {reason} (HTTP 400); check cluster.url"
         elif answer.status == 413:
             message = f"{what}: larger than the cluster takes; raise its http.max_content_length, or send less"
         else:
@@ -172,9 +174,14 @@ async def _detect(cluster: Cluster) -> Engine:
 async def _ask(cluster: Cluster, path: str, params: Params | None) -> Answer:
     sent = {"accept": "application/json", "x-opaque-id": "sira-es", **cluster._sign_in}
     answer = await _exchange(cluster._transport, cluster._settings, ("GET", path, _query(params), None), sent, True)
-    if answer.status == 401 or answer.status in _BUSY:
+    if answer.status == 401 or answer.status in _BUSY or _is_wrong_path(answer):
         raise cluster._refusal("GET", path, answer)
     return answer
+
+
+def _is_wrong_path(answer: Answer) -> bool:
+    """Whether an engine knows no such path: what is before ours, in the URL, is not cut off on the way."""
+    return answer.status == 400 and _error_of(answer)[1].startswith("no handler found for uri")
 
 
 async def _exchange(

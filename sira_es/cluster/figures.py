@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sira_es.cluster.analysis import RawWord, split, tokens_of
+from sira_es.cluster.target import ENRICHED
 
 __all__ = [
     "Asked",
@@ -212,8 +213,12 @@ def word_query(word: RawWord, fields: Sequence[str]) -> dict[str, Any]:
 
 
 def coverage_queries(fields: Sequence[str]) -> list[dict[str, Any]]:
-    """All documents, those that have a text field, those that are enriched."""
-    having = [{"exists": {"field": name}} for name in fields]
+    """All documents, those that have a text field, those that are enriched.
+
+    Where `enriched_terms` is the only searched field, any document may have text: that which is only read.
+    """
+    having: list[dict[str, Any]]
+    having = [{"match_all": {}} if name == ENRICHED else {"exists": {"field": name}} for name in fields]
     return [
         {"match_all": {}},
         {"bool": {"should": having, "minimum_should_match": 1}},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,18 +23,27 @@ LANGUAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Proposed text fields, the shortest texts first and the main text last, and up to `SAMPLE` sources."""
+    """Proposed text fields, the shortest texts first and the main text last, and up to `SAMPLE` sources.
+
+    `left_out`: names of the other text fields, without the multi-fields of a text field, which hold the same text.
+    `nested`: there is text in nested objects alone; these fields can be read, not searched, the main text comes first.
+    """
 
     fields: tuple[FieldInfo, ...]
     language: str
     sample: tuple[dict[str, Any], ...]
+    nested: bool = False
+    left_out: tuple[str, ...] = ()
 
 
 async def look_at(cluster: Cluster, name: str) -> Look:
     """Choose the text fields that hold prose. Raises UnsupportedError where there is no text field."""
-    fields = await text_fields_of(cluster, name)
+    searched = await text_fields_of(cluster, name)
+    fields = searched or await text_fields_of(cluster, name, nested=True)
     if not fields:
         raise UnsupportedError(f"'{name}' has no text field; sira-es adds words beside text, so it needs one")
+    names = {f.name for f in fields}
+    fields = tuple(f for f in fields if f.name.rpartition(".")[0] not in names)
     body = {"size": SAMPLE, "_source": [f.name for f in fields]}
     answer = await cluster.request("POST", f"/{segment(name)}/_search", body=body)
     with expected(f"a sample of '{name}'"):
@@ -41,18 +51,21 @@ async def look_at(cluster: Cluster, name: str) -> Look:
     words = {f.name: _words(sample, f.name) for f in fields}
     prose = [f for f in fields if words[f.name] >= 2] or fields
     chosen = sorted(sorted(prose, key=lambda f: -words[f.name])[:MOST_FIELDS], key=lambda f: words[f.name])
-    return Look(tuple(chosen), LANGUAGES.get(chosen[-1].analyzer, ""), sample)
+    language = LANGUAGES.get(chosen[-1].analyzer, "")
+    left_out = tuple(f.name for f in fields if f not in chosen)
+    return Look(tuple(chosen if searched else reversed(chosen)), language, sample, not searched, left_out)
 
 
 def _words(sample: tuple[dict[str, Any], ...], name: str) -> float:
     """Mean number of words in a field over the sample."""
-    texts = [_value(source, name) for source in sample]
+    texts = [_value(source, name.split(".")) for source in sample]
     return sum(len(t.split()) for t in texts) / len(texts) if texts else 0.0
 
 
-def _value(source: Any, name: str) -> str:
-    for key in [name] if isinstance(source, dict) and name in source else name.split("."):
-        source = source.get(key) if isinstance(source, dict) else None
+def _value(source: Any, path: Sequence[str]) -> str:
     if isinstance(source, list):
-        return " ".join(s for s in source if isinstance(s, str))
-    return source if isinstance(source, str) else ""
+        return " ".join(_value(item, path) for item in source)
+    if not path or not isinstance(source, dict):
+        return source if isinstance(source, str) and not path else ""
+    name = ".".join(path)
+    return _value(source[name], ()) if name in source else _value(source.get(path[0]), path[1:])

@@ -16,12 +16,14 @@ __all__ = ["create_index", "ensure_fields", "install_template", "made_by"]
 async def ensure_fields(cluster: Cluster, target: Target, main_field: str) -> tuple[str, ...]:
     """Map `enriched_terms`, with the analyzers of the main text field, and `sira` in every index of the target.
 
+    Where `enriched_terms` is the only searched field it gets those of the target's `pattern`.
+
     Returns the names of the indices that were changed: none when run again. Raises ConfigurationError where one of the
     two names is taken by another kind of field, ClusterRefused where the index takes no more fields.
     """
     changed = []
     for index in target.indices:
-        main = index.field(main_field) or target.field(main_field)
+        main = index.pattern or target.pattern or index.field(main_field) or target.field(main_field)
         if main is None:
             raise ConfigurationError(f"main field '{main_field}' is not a text field of '{target.name}'")
         if await _ensure(cluster, index, main):
@@ -34,7 +36,7 @@ async def install_template(cluster: Cluster, target: Target, main_field: str) ->
 
     Returns its name. Raises ConfigurationError where the main field is not there, ClusterRefused.
     """
-    main = target.field(main_field)
+    main = target.pattern or target.field(main_field)
     if main is None:
         raise ConfigurationError(f"main field '{main_field}' is not a text field of '{target.name}'")
     name = f"sira-es-{re.sub(r'[^a-z0-9._-]+', '-', target.name.lower()).strip('-')}"

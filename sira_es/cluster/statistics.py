@@ -269,7 +269,8 @@ class DocumentFrequencies:
             above = info.name.rpartition(".")[0]
             return Field(info.name, above if above in leaves else info.name, info.analyzer, info.search_analyzer)
 
-        enriched = Field(ENRICHED, ENRICHED, main.analyzer, main.search_analyzer) if index.has_enriched else None
+        beside = index.has_enriched and ENRICHED not in scope.fields
+        enriched = Field(ENRICHED, ENRICHED, main.analyzer, main.search_analyzer) if beside else None
         dated = scope.target.kind == "data_stream" or index.name.startswith(".ds-")
         fields = tuple(described(f) for f in looked_up)
         return Asked(index.name, index.routing or ("0",), described(main), fields, enriched, dated)

@@ -34,6 +34,7 @@ WHOLE = -1
 TEXT_TYPES = frozenset({"text", "match_only_text", "annotated_text", "search_as_you_type"})
 _SIRA_TYPES = {"source_hash": "keyword", "recipe": "keyword", "enriched_at": "date"}
 
+_INSIDE = "is inside the nested objects of"
 _NOT_OFFERED = frozenset({400, 404, 405, 410})
 
 Kind = Literal["index", "alias", "data_stream", "several"]
@@ -58,7 +59,8 @@ class ConcreteIndex:
     values reaches them all. `filter` is the query of the alias through which the target sees this index. `source`
     says how much of a document is kept: "partial" (`_source.includes` or `excludes`) and "disabled" do not survive an
     update. `blocked` names what makes the index read-only, empty where nothing does. `fields` are the asked text
-    fields that this index has. `has_enriched` and `has_sira`: our fields are mapped, with the right types.
+    fields that this index has. `has_enriched` and `has_sira`: our fields are mapped, with the right types. `pattern`: the
+    read field whose analyzers `enriched_terms` gets, where that is the only searched field.
     """
 
     name: str
@@ -73,6 +75,7 @@ class ConcreteIndex:
     fields: tuple[FieldInfo, ...] = ()
     has_enriched: bool = False
     has_sira: bool = False
+    pattern: FieldInfo | None = None
 
     def field(self, name: str) -> FieldInfo | None:
         return next((f for f in self.fields if f.name == name), None)
@@ -97,6 +100,10 @@ class Target:
         return next((f for f in self.fields if f.name == name), None)
 
     @property
+    def pattern(self) -> FieldInfo | None:
+        return next((i.pattern for i in self.indices if i.pattern), None)
+
+    @property
     def filtered(self) -> bool:
         """The name does not reach every document of its indices: an alias with a filter or with routing."""
         return any(i.filter is not None or len(i.reached) < i.shards for i in self.indices)
@@ -117,15 +124,18 @@ class Target:
         return all(i.has_enriched for i in self.indices)
 
 
-async def describe(cluster: Cluster, name: str, text_fields: Sequence[str]) -> Target:
+async def describe(cluster: Cluster, name: str, text_fields: Sequence[str], *, pattern: str = "") -> Target:
     """Resolve `name` (index, alias, data stream, list or wildcard) and look its text fields up.
+
+    `pattern` is for an index where only `enriched_terms` is searched, which need not be mapped yet: the text field,
+    nested or not, whose analyzers it gets.
 
     Raises InputError for a name that stands for nothing or for a closed index, ConfigurationError for a field that is
     missing or not a text field, UnsupportedError for a text field inside nested objects, ClusterError otherwise.
     """
     kind = await _resolve(cluster, name)
     place = f"/{segment(name)}"
-    asked = ",".join(segment(f) for f in (*text_fields, ENRICHED))
+    asked = ",".join(segment(f) for f in (*text_fields, ENRICHED, *filter(None, [pattern])))
     shards, mappings, settings, analyzers = await together(
         _search_shards(cluster, name),
         cluster.request("GET", f"{place}/_mapping"),
@@ -137,7 +147,7 @@ async def describe(cluster: Cluster, name: str, text_fields: Sequence[str]) -> T
             raise ClusterError(
                 f"a shard of '{name}' has no active copy, or an index of it is closed; see GET /_cat/shards"
             )
-        _check_fields(name, mappings, text_fields)
+        _check_fields(name, mappings, text_fields, pattern)
         indices = [
             _index(
                 index,
@@ -146,6 +156,7 @@ async def describe(cluster: Cluster, name: str, text_fields: Sequence[str]) -> T
                 settings[index]["settings"],
                 analyzers.get(index),
                 text_fields,
+                pattern,
             )
             for index in sorted(shards["indices"])
         ]
@@ -170,16 +181,17 @@ async def _search_shards(cluster: Cluster, name: str) -> Mapping[str, Any]:
         return {"indices": of_name, "shards": None}
 
 
-async def text_fields_of(cluster: Cluster, name: str) -> tuple[FieldInfo, ...]:
+async def text_fields_of(cluster: Cluster, name: str, *, nested: bool = False) -> tuple[FieldInfo, ...]:
     """The text fields that a search of `name` can use, in the order of the mapping; none of ours, none in nested
-    objects.
+    objects. `nested`: those in nested objects, instead.
 
     Raises InputError as `describe` does.
     """
     await _resolve(cluster, name)
     mappings = await cluster.request("GET", f"/{segment(name)}/_mapping")
     with expected(f"the mapping of '{name}'"):
-        names = list(dict.fromkeys(f for f, why in _candidates(mappings).items() if not why and not _ours(f)))
+        usable, inside = _usable(_candidates(mappings))
+        names = inside if nested else usable
     if not names:
         return ()
     asked = ",".join(segment(f) for f in names)
@@ -242,10 +254,11 @@ def _index(
     settings: Mapping[str, str],
     analyzers: Mapping[str, Any] | None,
     text_fields: Sequence[str],
+    pattern: str,
 ) -> ConcreteIndex:
     copies = [group[0] for group in shards["shards"] or () if group and group[0]["index"] == name]
     reached = tuple(sorted(copy["shard"] for copy in copies)) if shards["shards"] is not None else (WHOLE,)
-    found = {f.name: f for f in _analyzers(analyzers or {"mappings": {}}, (*text_fields, ENRICHED))}
+    found = {f.name: f for f in _analyzers(analyzers or {"mappings": {}}, (*text_fields, ENRICHED, pattern))}
     return ConcreteIndex(
         name=name,
         shards=1 if reached == (WHOLE,) else int(settings["index.number_of_shards"]),
@@ -258,6 +271,7 @@ def _index(
         fields=tuple(found[f] for f in text_fields if f in found),
         has_enriched=ENRICHED in found,
         has_sira=_has_sira(mapping),
+        pattern=found.get(pattern),
     )
 
 
@@ -306,7 +320,7 @@ def _candidates(mappings: Mapping[str, Any]) -> dict[str, str]:
     for index in mappings.values():
         for name, mapping, nested in _walk(index["mappings"].get("properties", {})):
             if mapping.get("type") in TEXT_TYPES:
-                why = f"is inside the nested objects of '{nested}'" if nested else ""
+                why = f"{_INSIDE} '{nested}'" if nested else ""
                 why = why or ("is not indexed" if not _truth(mapping.get("index", True)) else "")
                 found[name] = why and found.get(name, why)
     return found
@@ -327,16 +341,25 @@ def _ours(name: str) -> bool:
     return name in {ENRICHED, SIRA} or name.startswith((f"{ENRICHED}.", f"{SIRA}."))
 
 
-def _check_fields(name: str, mappings: Mapping[str, Any], text_fields: Sequence[str]) -> None:
-    candidates = _candidates(mappings)
+def _usable(candidates: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The candidates that a search can use, and those inside nested objects; none of ours."""
     usable = [f for f, why in candidates.items() if not why and not _ours(f)]
+    return usable, [f for f, why in candidates.items() if why.startswith(_INSIDE) and not _ours(f)]
+
+
+def _check_fields(name: str, mappings: Mapping[str, Any], text_fields: Sequence[str], pattern: str) -> None:
+    candidates = _candidates(mappings)
+    usable, inside = _usable(candidates)
     types: dict[str, set[str]] = defaultdict(set)
     for index in mappings.values():
         for field_name, mapping, _ in _walk(index["mappings"].get("properties", {})):
             types[field_name].add(str(mapping.get("type") or "object"))
     listed = f"text fields there: {', '.join(usable[:12])}" if usable else "it has no text field"
-    for wanted in text_fields:
-        if candidates.get(wanted):
+    if inside and not usable:
+        read = ", ".join(inside[:12])
+        listed = f"all its text is nested: set text_fields to [{ENRICHED}] and read_fields to [{read}]"
+    for wanted in [pattern] if pattern else text_fields:
+        if candidates.get(wanted) and not pattern:
             raise UnsupportedError(f"text field '{wanted}' of '{name}' {candidates[wanted]}; {listed}")
         if wanted in candidates:
             continue

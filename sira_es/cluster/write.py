@@ -68,7 +68,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """How many documents were indexed, and the outcomes of those that were not."""
+    """How many documents, of different ids, were indexed, and the outcomes of those that were not."""
 
     documents: int
     failed: tuple[Outcome, ...]
@@ -111,7 +111,7 @@ async def index_documents(
     """
     if not await _exists(cluster, index):
         raise InputError(f"no index '{index}' at {cluster.url}; create it first")
-    done = 0
+    done: set[str] = set()
     failed: list[Outcome] = []
     async for batch in _batches(documents):
         lines = []
@@ -124,11 +124,11 @@ async def index_documents(
             lines.append(dumps({"index": {"_index": index, "_id": key}}) + b"\n" + dumps(source))
         for key, result in zip(sent, await _send(cluster, lines), strict=True):
             if result.status < 300:
-                done += 1
+                done.add(key)
             else:
                 failed.append(Outcome(index, key, "failed", result.problem))
     await refresh(cluster, index)
-    return Loaded(done, tuple(failed))
+    return Loaded(len(done), tuple(failed))
 
 
 async def refresh(cluster: Cluster, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sira_es.errors import ConfigurationError, InputError, UnsupportedError
@@ -270,6 +270,8 @@ def compile_search(
         raise UnsupportedError(f"mode rescore cannot be used with '{taken}' in the same search; use mode rerank")
     if mode == "recall" and body is not None and not only_text(original, text):
         mode = "rerank"
+    if any(name == ENRICHED for name, _ in shape.fields):
+        shape = replace(shape, coverage="none")  # it is searched as a text field: no clause names it once more
     cut, reaching = fit(expansion, shape, taken=leaves(original, own_tokens(expansion)), limit=shape.clause_limit)
     added = reach(shortened(text, shape), shape.fields, shape.coverage)[:reaching]
     added += expansion_clauses(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from sira_es.dsl.compile import RESCORE_WINDOW, Coverage, Shape, expansion_clauses, fit, reach
+from sira_es.dsl.compile import RESCORE_WINDOW, Shape, expansion_clauses, fit, reach
 from sira_es.dsl.locate import Group, Located, Mode, Path
 from sira_es.vocabulary.model import Expansion
 
@@ -35,16 +35,13 @@ class Rewritten:
 def rewrite(
     located: Located,
     expansions: Mapping[str, Expansion],
-    *,
-    coverage: Coverage = "none",
-    clause_limit: int | None = 1024,
-    one_analyzer: bool = True,
+    shape: Shape,
 ) -> Rewritten:
     """Splice reach and expansions into a located body; a group whose text has no expansion stays as it is.
 
-    `one_analyzer`: all text fields analyse alike; otherwise words are asked for as phrases.
+    The fields of the clauses are those of the group, whatever the shape says.
     """
-    added, cut = _added(located, expansions, coverage, clause_limit, one_analyzer)
+    added, cut = _added(located, expansions, shape)
     parts, at = [], 0
     for start, end, text in sorted(_splices(located, added)):
         parts += [located.body[at:start], text]
@@ -65,17 +62,14 @@ def rewrite_dict(
     body: Mapping[str, Any],
     located: Located,
     expansions: Mapping[str, Expansion],
-    *,
-    coverage: Coverage = "none",
-    clause_limit: int | None = 1024,
-    one_analyzer: bool = True,
+    shape: Shape,
 ) -> dict[str, Any]:
     """The same for a body of Python values, located in its `encoded` form.
 
     The body itself is never changed. What is not rewritten is shared with the result, values that JSON does not know
     (dates, decimals) included.
     """
-    added, _ = _added(located, expansions, coverage, clause_limit, one_analyzer)
+    added, _ = _added(located, expansions, shape)
     if not added:
         return dict(body)
     if located.mode == "rescore":
@@ -89,26 +83,22 @@ def rewrite_dict(
 
 
 def _added(
-    located: Located,
-    expansions: Mapping[str, Expansion],
-    coverage: Coverage,
-    clause_limit: int | None,
-    one_analyzer: bool,
+    located: Located, expansions: Mapping[str, Expansion], shape: Shape
 ) -> tuple[list[tuple[Group, Clauses]], dict[str, Expansion]]:
     """The clauses to stand beside each group, and the expansions as far as they fit."""
     taken, added, cut = located.leaves, [], {}
+    coverage, limit = shape.coverage, shape.clause_limit
     for group in located.groups:
         expansion = expansions.get(group.text)
         if expansion is None:
             continue
-        shape = Shape(fields=group.fields, coverage=coverage, clause_limit=clause_limit)
         width = len(group.fields) + (coverage != "none")
         unread = 0 if expansion.own or coverage == "none" else len(set(re.findall(r"\w+", group.text))) * width * 2
-        if clause_limit is not None and taken + unread > clause_limit:
+        if limit is not None and taken + unread > limit:
             continue
-        kept, reaching = fit(expansion, shape, taken=taken + unread, limit=clause_limit)
+        kept, reaching = fit(expansion, replace(shape, fields=group.fields), taken=taken + unread, limit=limit)
         clauses = [] if group.enriched else reach(group.text, group.fields, coverage)[:reaching]
-        words = expansion_clauses(kept, group.fields, coverage, group.factor, one_analyzer=one_analyzer)
+        words = expansion_clauses(kept, group.fields, coverage, group.factor, shape.enriched_weight, shape.one_analyzer)
         own = sum(len(w.tokens) for w in expansion.own)
         taken += unread + len(words) * width + own * (width + 1) * bool(clauses)
         cut[group.text] = kept

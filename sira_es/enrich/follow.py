@@ -16,7 +16,7 @@ RETRY_SECONDS = 600.0
 
 LONGEST_PAUSE = 60.0
 IDLE_SHARE = 9  # a pass that read documents and changed none is followed by a pause of nine times its length
-_FOR_GOOD = frozenset({"wrong key", "unknown model", "quota", "bad request"})
+_FOR_GOOD = frozenset({"wrong key", "unknown model", "quota", "bad request", "unusable answer", "empty answer"})
 
 
 async def follow(

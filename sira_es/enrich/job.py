@@ -11,12 +11,13 @@ from typing import Any
 from sira_es.cluster.connect import Cluster, segment
 from sira_es.cluster.scan import Hit, scan
 from sira_es.cluster.statistics import DocumentFrequencies
-from sira_es.cluster.target import Target
+from sira_es.cluster.target import ENRICHED, SIRA, Target
 from sira_es.cluster.write import Outcome, refresh
-from sira_es.enrich.ledger import Entry, Ledger
+from sira_es.enrich.ledger import Entry, Ledger, Totals
+from sira_es.enrich.own import is_ours
 from sira_es.enrich.page import Enriched, PageEnricher
 from sira_es.enrich.paging import PAGE, each_page
-from sira_es.enrich.passes import HASHED, Shard, checkpoints, pending_query, shards_of, wanted
+from sira_es.enrich.passes import HASHED, Shard, checkpoints, made_otherwise, pending_query, shards_of, wanted
 from sira_es.enrich.report import Budget, EnrichReport, Limits, Progress
 from sira_es.enrich.watch import Watch
 from sira_es.enrich.writing import as_found, forget_deleted, take_out, trial, with_terms, write
@@ -25,6 +26,7 @@ from sira_es.errors import ClusterError, ModelError
 __all__ = ["Enrichment"]
 
 OnProgress = Callable[[Progress], None]
+DELETED = "deleted meanwhile"
 
 
 class Enrichment:
@@ -77,6 +79,7 @@ class Enrichment:
         shards = await shards_of(self._cluster, self._target)
         self._begin(limits, await self._count(pending_query(self._with_text, self._page.recipe), query))
         self._page.watch = Watch(self._ledger.words(self._key), allowed=self._page.allowed)
+        self._page.proven = self._ledger.has_made(self._key, self._page.recipe)
         whole = query is None and part[1] == 1
         self._resting = self._ledger.failed_since(self._key, time.time() - rest) if rest else {}
         done = []
@@ -85,7 +88,9 @@ class Enrichment:
                 cursor = self._ledger.cursor(self._key, shard.uuid, shard.number, self._made_by)
                 asked = wanted(shard, cursor, self._with_text, self._page.recipe, query)
                 handle = self._enriching(shard)
-                await self._each_page(shard.target, asked, part, handle, on_progress, [*self._page.fields, "sira"])
+                await self._each_page(
+                    shard.target, asked, part, handle, on_progress, [*self._page.fields, SIRA, ENRICHED]
+                )
                 if self._budget.over():
                     break
                 done.append(shard)
@@ -117,7 +122,7 @@ class Enrichment:
         self._begin(None, await self._count(asked, None))
         self._page.watch = Watch(self._ledger.words(self._key), allowed=self._page.allowed, counting=False)
         await self._each_page(
-            self._target, asked, part, self._judge_again, on_progress, [*self._page.fields, "sira", "enriched_terms"]
+            self._target, asked, part, self._judge_again, on_progress, [*self._page.fields, SIRA, ENRICHED]
         )
         self._frequencies.forget()
         return await self._report()
@@ -136,10 +141,10 @@ class Enrichment:
 
         await refresh(self._cluster, self._target.name)
         removed = await take_out(self._cluster, self._target, query=query, on_page=on_page)
+        await refresh(self._cluster, self._target.name)
         self._frequencies.forget()
         if query is None:
-            self._ledger.keep_words(self._key, {})
-            self._ledger.forget_cursors(self._key)
+            self._ledger.forget_all(self._key)
         return removed
 
     async def forget_deleted(self, after: tuple[str, str] = ("", "")) -> tuple[str, str]:
@@ -161,19 +166,20 @@ class Enrichment:
     # What was done
 
     async def status(self) -> EnrichReport:
-        """How much is enriched now, and what all runs spent."""
-        documents, pending, enriched = await self._counts()
+        """How much is enriched now, and what all runs spent.
+
+        Documents made by another recipe are stale where the present one is known. Raises ClusterError.
+        """
         total = self._ledger.totals(self._key)
+        counts = await self._counts(total)
         return EnrichReport(
-            documents=documents,
-            enriched=enriched,
-            pending=pending,
-            stale=total.stale,
+            **counts,
+            changed=total.stale,
             failed=total.failed,
             skipped=total.skipped,
             noted=total.noted,
             held=Watch(self._ledger.words(self._key)).held,
-            terms_per_document=total.terms / total.enriched if total.enriched else 0.0,
+            terms_per_document=total.terms / total.enriched if total.enriched else None,
             calls=total.calls,
             tokens=total.tokens,
             cost=total.cost,
@@ -192,7 +198,7 @@ class Enrichment:
 
     @property
     def _page(self) -> PageEnricher:
-        assert self._pages is not None  # noqa: S101  only `run` and `rejudge` need it, and are given it
+        assert self._pages is not None  # noqa: S101  `run` and `rejudge` need it, and are given it
         return self._pages
 
     @property
@@ -207,6 +213,7 @@ class Enrichment:
 
     def _begin(self, limits: Limits | Budget | None, total: int) -> None:
         self._budget = limits if isinstance(limits, Budget) else Budget(limits)
+        self._budget.book = self._spend
         self._progress = Progress(total=total)
         self._spent = (self._budget.calls, self._budget.tokens, self._budget.cost, self._budget.seconds)
 
@@ -236,7 +243,11 @@ class Enrichment:
             results = await self._page.enrich([(h.id, h.source) for h in due], self._budget)
             pairs = list(zip(due, results, strict=True))
             outcomes = await self._write([(h, r) for h, r in pairs if r.fields is not None])
-            told = [(h, self._entry(h, r, outcomes.get((h.index, h.id)))) for h, r in pairs if r.reason != "limit"]
+            told = [
+                (h, self._entry(h, r, outcomes.get((h.index, h.id))))
+                for h, r in pairs
+                if not self._page.is_of_the_run(r)
+            ]
             shard.updated += sum(o.status == "updated" for o in outcomes.values())
             shard.unsettled += sum(e.outcome in {"failed", "stale"} and "sira" in h.source for h, e in told)
             self._account([e for _, e in told])
@@ -261,10 +272,10 @@ class Enrichment:
         self._progress = replace(self._progress, failed=dict(Counter(self._progress.failed) + missing))
 
     def _is_current(self, hit: Hit) -> bool:
-        done = hit.source.get("sira")
-        if not isinstance(done, Mapping) or done.get("recipe") != self._page.recipe:
+        if not is_ours(hit.source):
             return False
-        return bool(done.get("source_hash") == self._page.hash_of(hit.source))
+        made = hit.source[SIRA]
+        return bool(made["recipe"] == self._page.recipe and made["source_hash"] == self._page.hash_of(hit.source))
 
     def _rests(self, hit: Hit) -> bool:
         failed = self._resting.get((hit.index, hit.id))
@@ -279,7 +290,7 @@ class Enrichment:
         elif outcome is None or outcome.status in {"updated", "noop"}:
             kind, reason = "enriched", result.note
         elif outcome.status == "missing":
-            kind, reason = "skipped", "deleted meanwhile"
+            kind, reason = "skipped", DELETED
         elif outcome.status == "conflict":
             kind, reason = "stale", outcome.status
         else:
@@ -338,8 +349,11 @@ class Enrichment:
         answer = await self._cluster.request("POST", f"/{segment(self._target.name)}/_count", body=body)
         return int(answer["count"])
 
-    async def _counts(self) -> tuple[int, int, int]:
-        """Documents, pending and enriched ones, what was just written included. Raises ClusterError where a shard did not answer."""
+    async def _counts(self, known: Totals) -> dict[str, Any]:
+        """What the index holds, what was just written included: the fields of a report that add up to its documents.
+
+        `known` tells of skipped documents. Raises ClusterError where a shard did not answer.
+        """
         await refresh(self._cluster, self._target.name)
         self._frequencies.forget()
         coverage = await self._frequencies.coverage(self._target, self._fields)
@@ -350,22 +364,28 @@ class Enrichment:
             raise ClusterError(
                 f"the documents of {self._target.name} could not be counted; check that all its shards are assigned"
             )
-        return coverage.documents, max(0, coverage.with_text - coverage.enriched), coverage.enriched
+        other = await self._count(made_otherwise(self._pages.recipe), None) if self._pages else 0
+        skipped = sum(n for reason, n in known.skipped.items() if reason != DELETED)
+        return {
+            "documents": coverage.documents,
+            "enriched": max(0, coverage.enriched - other),
+            "stale": other + known.stale,
+            "pending": max(0, coverage.with_text - coverage.enriched - skipped),
+            "without_text": max(0, coverage.documents - coverage.with_text),
+        }
 
     async def _report(self) -> EnrichReport:
-        documents, pending, enriched = await self._counts()
+        counts = await self._counts(self._ledger.totals(self._key))
         self._look_at_budget()
         p = self._progress
         return EnrichReport(
-            documents=documents,
-            enriched=enriched,
-            pending=pending,
-            stale=p.stale,
+            **counts,
+            changed=p.stale,
             failed=p.failed,
             skipped=p.skipped,
             noted=p.noted,
             held=p.held,
-            terms_per_document=p.terms / p.enriched if p.enriched else 0.0,
+            terms_per_document=p.terms / p.enriched if p.enriched else None,
             calls=p.calls,
             tokens=p.tokens,
             cost=p.cost,

@@ -85,6 +85,7 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lines: dict[str, int | None] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -118,10 +119,16 @@ class Ledger:
             self._db.executemany("INSERT OR REPLACE INTO documents VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
 
     def spend(self, target: str, *, calls: int, tokens: int, cost: float, seconds: float) -> None:
-        """Add what a page or a run used."""
-        row = (target, time.time(), calls, tokens, cost, seconds)
+        """Add what was used; what this ledger object adds to a target is one line."""
+        used = (calls, tokens, cost, seconds)
         with self._guarded():
-            self._db.execute("INSERT INTO spending VALUES (?,?,?,?,?,?)", row)
+            if target not in self._lines:
+                begun = self._db.execute("INSERT INTO spending VALUES (?,?,0,0,0.0,0.0)", (target, time.time()))
+                self._lines[target] = begun.lastrowid
+            self._db.execute(
+                "UPDATE spending SET calls=calls+?, tokens=tokens+?, cost=cost+?, seconds=seconds+? WHERE rowid=?",
+                (*used, self._lines[target]),
+            )
 
     def forget(self, target: str, documents: Iterable[tuple[str, str]]) -> None:
         """Drop the lines of documents (index, id) that were undone."""
@@ -129,6 +136,19 @@ class Ledger:
         with self._guarded(), self._db:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany("DELETE FROM documents WHERE target=? AND index_name=? AND id=?", rows)
+
+    def forget_all(self, target: str) -> None:
+        """Drop the lines of all documents, the cursors and the words; what was spent stays."""
+        with self._guarded(), self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            for table in ("documents", "cursors", "words"):
+                self._db.execute(f"DELETE FROM {table} WHERE target=?", (target,))  # noqa: S608  constants only
+
+    def has_made(self, target: str, recipe: str) -> bool:
+        """Whether any document is known to be enriched by a recipe."""
+        query = "SELECT 1 FROM documents WHERE target=? AND outcome='enriched' AND recipe=? LIMIT 1"
+        with self._guarded():
+            return self._db.execute(query, (target, recipe)).fetchone() is not None
 
     def totals(self, target: str) -> Totals:
         """All sums for a target; zeros where nothing was done yet."""
@@ -191,11 +211,6 @@ class Ledger:
             self._db.execute(
                 "INSERT OR REPLACE INTO cursors VALUES (?,?,?,?,?)", (target, index_uuid, shard, made_by, seq_no)
             )
-
-    def forget_cursors(self, target: str) -> None:
-        """Look at every document again in the next run."""
-        with self._guarded():
-            self._db.execute("DELETE FROM cursors WHERE target=?", (target,))
 
     def words(self, target: str) -> dict[str, int]:
         """In how many documents' kept terms the most frequent words and phrases stand; "" counts the documents."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from sira_es.cluster.statistics import DocumentFrequencies
 from sira_es.cluster.target import Target
+from sira_es.enrich.own import own_field
 from sira_es.enrich.reading import DEFAULT_CHUNK_TOKENS, Reading, read
 from sira_es.enrich.report import Budget
 from sira_es.enrich.text import source_hash, text_values
@@ -20,13 +21,14 @@ from sira_es.errors import ModelError
 from sira_es.llm.answer import document_proposals, document_questions
 from sira_es.llm.model import Answer, AnswerSource, Prompt
 from sira_es.llm.prompts import DOCUMENT, QUESTIONS, document_prompt
+from sira_es.llm.recorded import RecordedAnswers
 from sira_es.llm.store import StoredSource
 from sira_es.settings import IndexSettings
 from sira_es.vocabulary import HumanTerms, Rules, clean_document, judge_document
 from sira_es.vocabulary.clean import match_key
 from sira_es.vocabulary.model import Phrase, Proposal, Statistics, Verdict
 
-__all__ = ["GIVES_ORDERS", "IN_PART", "Enriched", "PageEnricher"]
+__all__ = ["GIVES_ORDERS", "IN_PART", "NOT_ASKED", "OWN_FIELD", "Enriched", "PageEnricher"]
 
 FAILURES_IN_A_ROW = 20
 MOST_OF_ORDERS = 3
@@ -34,7 +36,10 @@ MOST_OF_ORDERS = 3
 
 GIVES_ORDERS = "its text gives orders to language models"
 IN_PART = "read in part"
-_OF_ONE_DOCUMENT = frozenset({"not recorded", "refused", "context length", "unusable answer", "empty answer"})
+OWN_FIELD = "has a field of its own named"
+NOT_ASKED = "not asked"
+_NONSENSE = frozenset({"unusable answer", "empty answer"})
+_OF_ONE_DOCUMENT = frozenset({"not recorded", "not stored", "refused", "context length"}) | _NONSENSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ class PageEnricher:
         self._target = target
         self._settings = settings
         self._searched = [name for name, _ in settings.fields]
-        self.fields = [*self._searched, *settings.read_fields]
+        self.fields = settings.read
         """What is read of a document: the text fields, and those that are only read."""
         self._rules = Rules(**settings.expansion.model_dump())
         self._human = human or HumanTerms()
@@ -101,6 +106,8 @@ class PageEnricher:
         self.watch = Watch(allowed=self._human.allow)
         self.broken: ModelError | None = None
         """The last error, once the model failed so often in a row that it is not asked any more."""
+        self.proven = False
+        """Whether the model ever gave a usable answer; until then nonsense, too, is a failure of the model."""
 
     @property
     def recipe(self) -> str:
@@ -123,16 +130,23 @@ class PageEnricher:
         return self._prepared(doc_id, source).prompts
 
     def known(self, prompts: Sequence[Prompt]) -> list[Answer | None]:
-        """Stored answers, in one query; None where there is none, or no store."""
-        return self._source.known(prompts) if isinstance(self._source, StoredSource) else [None] * len(prompts)
+        """Stored or recorded answers, in one query; None where there is none."""
+        if isinstance(self._source, StoredSource | RecordedAnswers):
+            return self._source.known(prompts)
+        return [None] * len(prompts)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether answers come from a file, and no model is asked."""
+        return isinstance(self._source, RecordedAnswers)
 
     async def enrich(
         self, documents: Sequence[tuple[str, Mapping[str, Any]]], budget: Budget | None = None
     ) -> list[Enriched]:
         """Enrich documents, given as id and source; the result has their order.
 
-        A document that the budget does not admit comes back with reason `limit`. Raises ClusterError; what the model
-        does wrong fails single documents.
+        A document that the model was not asked about, at a limit or once it is broken, comes back with reason `NOT_ASKED`.
+        Raises ClusterError; what the model does wrong fails single documents.
         """
         budget = budget or Budget()
         prepared = [self._prepared(*document) for document in documents]
@@ -145,7 +159,9 @@ class PageEnricher:
             statistics = await self._frequencies.look_up(
                 self._target, unique, fields=self._searched, main_field=self._settings.main
             )
-            known, total = dict(zip(unique, statistics.analyses, strict=True)), statistics.documents
+            known = dict(zip(unique, statistics.analyses, strict=True))
+            # Where only enriched_terms is searched, how common a word is depends on what was enriched before: no say.
+            total = None if self._settings.pattern else statistics.documents
         self.watch.look()
         results = []
         for document in cleaned:
@@ -156,6 +172,8 @@ class PageEnricher:
     def _prepared(self, doc_id: str, source: Mapping[str, Any]) -> _Document:
         values = text_values(source, self.fields)
         settings = self._settings
+        if name := own_field(source):
+            return _Document(doc_id, source_hash(values), Reading((), (), reason=f"{OWN_FIELD} {name}"), ())
         reading = read(values, chunk_tokens=settings.chunk_tokens, unsearched=len(settings.read_fields))
         prompts = tuple(
             document_prompt(doc_id, part, settings.description, questions=settings.questions) for part in reading.parts
@@ -171,7 +189,7 @@ class PageEnricher:
             known = [next(stored) for _ in document.prompts]
             if all(known):
                 admitted = not known or budget.admits()
-                results.append(tuple(a for a in known if a) if admitted else _limit())
+                results.append(tuple(a for a in known if a) if admitted else _not_asked())
             else:
                 results.append(())
                 waiting.append((place, document))
@@ -182,26 +200,35 @@ class PageEnricher:
 
     async def _ask(self, document: _Document, budget: Budget) -> tuple[Answer, ...] | ModelError:
         async with self._places:
-            if not budget.admits():
-                return _limit()
-            if self.broken is not None:
-                return self.broken
+            if self.broken is not None or not budget.admits():
+                return _not_asked()
             answers = []
             for prompt in document.prompts:
                 answer: Answer | None = None
                 budget.begin()
                 try:
                     answer = await self._source.ask(prompt)
+                    document_proposals(answer.text)  # raises where it is nonsense
                 except ModelError as error:
-                    self._failed_in_a_row += error.reason not in _OF_ONE_DOCUMENT
-                    if self._failed_in_a_row >= FAILURES_IN_A_ROW:
-                        self.broken = error
+                    self._failed(error)
                     return error
                 finally:
                     budget.end(answer)
-                self._failed_in_a_row = 0
+                self._failed_in_a_row, self.proven = 0, True
                 answers.append(answer)
             return tuple(answers)
+
+    def _failed(self, error: ModelError) -> None:
+        of_the_model = error.reason not in _OF_ONE_DOCUMENT or (error.reason in _NONSENSE and not self.proven)
+        self._failed_in_a_row += of_the_model
+        if self._failed_in_a_row >= FAILURES_IN_A_ROW:
+            self.broken = error
+
+    def is_of_the_run(self, result: Enriched) -> bool:
+        """Whether a document has no outcome of its own: it was not asked about, or failed as all do on a broken model."""
+        return result.reason == NOT_ASKED or (
+            self.broken is not None and result.error is not None and result.error.reason not in _OF_ONE_DOCUMENT
+        )
 
     def _cleaned(self, document: _Document, answers: tuple[Answer, ...] | ModelError) -> _Document:
         if isinstance(answers, ModelError):
@@ -266,8 +293,8 @@ class PageEnricher:
         return Enriched(document.hash, fields, note=note, rejected=dict(rejected))
 
 
-def _limit() -> ModelError:
-    return ModelError("stopped at a limit", reason="limit")
+def _not_asked() -> ModelError:
+    return ModelError("the run was stopped before", reason=NOT_ASKED)
 
 
 def _in_turn(answers: Sequence[Sequence[Proposal]]) -> list[Proposal]:

@@ -16,7 +16,7 @@ from sira_es.cluster.connect import Cluster, expected, segment
 from sira_es.cluster.target import Target
 from sira_es.errors import ClusterRefused
 
-__all__ = ["Shard", "pending_query", "shards_of", "wanted"]
+__all__ = ["Shard", "made_otherwise", "pending_query", "shards_of", "wanted"]
 
 HASHED = {"exists": {"field": "sira.source_hash"}}
 _NOT_TOLD = frozenset({400, 403, 404, 405, 410})
@@ -88,8 +88,12 @@ def pending_query(fields: Sequence[str], recipe: str) -> dict[str, Any]:
         pending["bool"]["filter"] = [
             {"bool": {"should": [{"exists": {"field": f}} for f in fields], "minimum_should_match": 1}}
         ]
-    other = {"bool": {"filter": [HASHED], "must_not": [{"term": {"sira.recipe": recipe}}]}}
-    return {"bool": {"should": [pending, other], "minimum_should_match": 1}}
+    return {"bool": {"should": [pending, made_otherwise(recipe)], "minimum_should_match": 1}}
+
+
+def made_otherwise(recipe: str) -> dict[str, Any]:
+    """Documents with terms made by another recipe."""
+    return {"bool": {"filter": [HASHED], "must_not": [{"term": {"sira.recipe": recipe}}]}}
 
 
 def wanted(

@@ -8,10 +8,10 @@ from typing import Any
 
 from sira_es.cluster.connect import Cluster, expected, segment
 from sira_es.cluster.statistics import DocumentFrequencies
-from sira_es.cluster.target import Target
+from sira_es.cluster.target import ENRICHED, SIRA, Target
 from sira_es.cluster.write import refresh
 from sira_es.enrich.page import PageEnricher
-from sira_es.enrich.passes import HASHED, pending_query
+from sira_es.enrich.passes import HASHED, made_otherwise, pending_query
 from sira_es.errors import ClusterRefused
 from sira_es.llm.model import Model, Prompt, estimate_tokens
 from sira_es.settings import LlmStage
@@ -47,8 +47,9 @@ async def plan(
     concurrency: int,
     questions: bool = False,
 ) -> dict[str, Any]:
-    """Documents pending, stale and enriched; calls, tokens, cost (US dollars) and seconds that enriching them takes; how
-    the index grows; and what an update sets off besides.
+    """Documents pending, stale and enriched by the present recipe; calls, tokens, cost (US dollars) and seconds that
+    enriching them takes; how the index grows; and what an update sets off besides. With recorded answers no model is
+    called: `recorded` tells about how many were found, and how many lack.
 
     `stale` counts documents made by another recipe; those whose text changed since are found by the run itself.
     """
@@ -58,14 +59,17 @@ async def plan(
     only = [query] if query else []
     fields = text_fields if page.fields == list(text_fields) else []
     due = {"bool": {"filter": [pending_query(fields, page.recipe), *only]}}
-    other = {"bool": {"filter": [HASHED, *only], "must_not": [{"term": {"sira.recipe": page.recipe}}]}}
+    other = {"bool": {"filter": [made_otherwise(page.recipe), *only]}}
+    made = {"bool": {"filter": [HASHED, {"term": {"sira.recipe": page.recipe}}]}}
     place = f"/{segment(target.name)}"
     counts = [
-        (await cluster.request("POST", f"{place}/_count", body={"query": asked}))["count"] for asked in (due, other)
+        (await cluster.request("POST", f"{place}/_count", body={"query": asked}))["count"]
+        for asked in (due, other, made)
     ]
     sample = await _sample(cluster, target, page, due)
-    share = 1 - sample.stored / len(sample.prompts) if sample.prompts else 0.0
-    calls = round(counts[0] * share * len(sample.prompts) / sample.documents) if sample.documents else 0
+    prompts = counts[0] * len(sample.prompts) / sample.documents if sample.documents else 0.0
+    missing = round(prompts * (1 - sample.stored / len(sample.prompts))) if sample.prompts else 0
+    calls = 0 if page.recorded else missing
     model = Model(stage) if stage.model else None
     asked, answered = await _tokens_a_call(cluster, target, page, model, sample, questions=questions)
     limits = [
@@ -75,21 +79,22 @@ async def plan(
     ]
     return {
         "documents": coverage.documents,
-        "enriched": coverage.enriched,
+        "enriched": counts[2],
         "pending": counts[0] - counts[1],
         "stale": counts[1],
         "calls": calls,
         "tokens": round(calls * (asked + answered)),
-        "cost": model.price(round(calls * asked), round(calls * answered)) if model else None,
+        "cost": 0.0 if page.recorded else model.price(round(calls * asked), round(calls * answered)) if model else None,
         "seconds": round(max(limits), 1),
         "growth": await _growth(cluster, target, counts[0] - counts[1]),
+        **({"recorded": {"found": round(prompts) - missing, "missing": missing}} if page.recorded else {}),
         "warnings": await _side_effects(cluster, target, counts[0]),
     }
 
 
 async def _sample(cluster: Cluster, target: Target, page: PageEnricher, query: Mapping[str, Any]) -> _Sample:
     random = {"function_score": {"query": query, "random_score": {"seed": 7, "field": "_seq_no"}}}
-    body = {"size": SAMPLE, "_source": list(page.fields), "query": random}
+    body = {"size": SAMPLE, "_source": [*page.fields, SIRA, ENRICHED], "query": random}
     answer = await cluster.request("POST", f"/{segment(target.name)}/_search", body=body)
     with expected(f"a sample of '{target.name}'"):
         prompts = [page.prompts(h["_id"], h.get("_source") or {}) for h in answer["hits"]["hits"]]

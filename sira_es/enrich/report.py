@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,8 @@ class Budget:
         self._under_way = 0
         self._unpriced = ""
         self._paid: deque[Answer] = deque(maxlen=MOST_WAITING)
+        self.book: Callable[[], None] = lambda: None
+        """Called after each paid answer, to have it written down."""
 
     @property
     def seconds(self) -> float:
@@ -83,6 +85,7 @@ class Budget:
         self.cost += answer.cost or 0.0
         if answer.cost is None and self.limits.cost is not None:
             self.hit, self._unpriced = "cost", answer.model
+        self.book()
 
     def check(self) -> None:
         """Raise ConfigurationError where the limit of cost cannot be kept, for want of a price."""
@@ -125,8 +128,12 @@ class Progress:
 class EnrichReport:
     """What `enrich --json` and `status --json` print. `stopped` names the limit that ended the run, empty where none did.
 
-    `skipped` counts documents with nothing to read, `noted` those read in part or with texts that give orders to
-    models, `held` the words that were held back, with the share of the documents whose terms have them.
+    Every document is either `enriched` by the present recipe, `stale`, `pending`, skipped or without a text field, as far
+    as counts tell: a document whose text changed since counts as enriched until a run sees it. `changed` counts those
+    that changed while the model was asked; they are in `stale`, too. `skipped` counts documents with nothing to read or
+    with fields of their own where ours would go, `noted` those read in part or with texts that give orders to models,
+    `held` the words that were held back, with the share of the documents whose terms have them. `terms_per_document` is
+    None where it is not known.
     """
 
     documents: int
@@ -134,7 +141,7 @@ class EnrichReport:
     pending: int
     stale: int
     failed: Mapping[str, int]
-    terms_per_document: float
+    terms_per_document: float | None
     calls: int
     tokens: int
     cost: float
@@ -144,6 +151,16 @@ class EnrichReport:
     noted: Mapping[str, int] = field(default_factory=dict)
     held: Mapping[str, float] = field(default_factory=dict)
     done: int = 0
+    without_text: int = 0
+    changed: int = 0
+
+    @property
+    def reasons(self) -> str:
+        """What failed, for people, the commonest reason first: "2 documents failed (1 refused, 1 timeout)"."""
+        failed = Counter(self.failed)
+        told = [f"{failed.total()} documents failed ({', '.join(f'{n} {r}' for r, n in failed.most_common())})"]
+        told = told if failed else []
+        return ", ".join([*told, *([f"{self.changed} changed meanwhile"] if self.changed else [])])
 
     def to_json(self) -> dict[str, Any]:
         """The document of interface `enrich --json`."""
@@ -154,9 +171,10 @@ class EnrichReport:
             "stale": self.stale,
             "failed": dict(self.failed),
             "skipped": dict(self.skipped),
+            "without_text": self.without_text,
             "noted": dict(self.noted),
             "held_back": {word: round(share, 3) for word, share in self.held.items()},
-            "terms_per_document": round(self.terms_per_document, 2),
+            "terms_per_document": None if self.terms_per_document is None else round(self.terms_per_document, 2),
             "calls": self.calls,
             "tokens": self.tokens,
             "cost": round(self.cost, 6),

@@ -11,9 +11,10 @@ from typing import Any
 
 from sira_es.cluster.connect import Cluster, expected, segment
 from sira_es.cluster.scan import Hit, reread, scan
-from sira_es.cluster.target import Target
+from sira_es.cluster.target import ENRICHED, SIRA, Target
 from sira_es.cluster.write import Change, Outcome, update
 from sira_es.enrich.ledger import Ledger
+from sira_es.enrich.own import is_ours, own_field
 from sira_es.enrich.page import Enriched
 from sira_es.enrich.paging import PAGE
 from sira_es.enrich.passes import HASHED
@@ -43,11 +44,11 @@ async def write(
         results = await update(cluster, [Change(h, dict(r.fields or {})) for h, r in left])
         outcomes.update({(h.index, h.id): o for (h, _), o in zip(left, results, strict=True)})
         conflicts = [p for p, o in zip(left, results, strict=True) if o.status == "conflict"]
-        fresh = await reread(cluster, [h for h, _ in conflicts], source=[*fields, "sira"])
+        fresh = await reread(cluster, [h for h, _ in conflicts], source=[*fields, SIRA, ENRICHED])
         left = [
             (now, r)
             for (_, r), now in zip(conflicts, fresh, strict=True)
-            if now is not None and hash_of(now.source) == r.source_hash
+            if now is not None and hash_of(now.source) == r.source_hash and not own_field(now.source)
         ]
     return outcomes
 
@@ -80,7 +81,7 @@ async def take_out(
     query: Mapping[str, Any] | None,
     on_page: Callable[[Sequence[Hit], int], None],
 ) -> int:
-    """Remove our fields from the documents that have them, and match `query`; returns from how many.
+    """Remove our fields from the documents that have them from us, and match `query`; returns from how many.
 
     `on_page` is told each page, and how many so far. Raises ClusterError where some could not be done. Where the
     cluster runs no scripts the two keys stay, as null; a warning tells.
@@ -88,10 +89,10 @@ async def take_out(
     asked = {"bool": {"filter": [HASHED, *([query] if query else [])]}}
     removed, nulled = 0, ""
     left: Counter[str] = Counter()
-    ours = ["sira", "enriched_terms"]
+    ours = [SIRA, ENRICHED]
     async with aclosing(scan(cluster, target, query=asked, source=ours, page_size=PAGE)) as pages:
         async for hits in pages:
-            outcomes = await _remove(cluster, hits)
+            outcomes = await _remove(cluster, [h for h in hits if is_ours(h.source)])
             removed += sum(o.status in {"updated", "noop", "missing"} for o in outcomes)
             left.update(o.reason or o.status for o in outcomes if o.status in {"failed", "conflict"})
             nulled = nulled or next((o.reason for o in outcomes if o.status == "updated"), "")
@@ -114,7 +115,8 @@ async def _remove(cluster: Cluster, hits: Sequence[Hit]) -> list[Outcome]:
         outcomes = await update(cluster, [Change(h, None) for h in hits])
         conflicts = [h for h, o in zip(hits, outcomes, strict=True) if o.status == "conflict"]
         settled += [o for o in outcomes if o.status != "conflict" or not tries_left]
-        hits = [h for h in await reread(cluster, conflicts, source=["sira"]) if h is not None] if tries_left else []
+        again = await reread(cluster, conflicts, source=[SIRA]) if tries_left else []
+        hits = [h for h in again if h is not None and is_ours(h.source)]
         if not hits:
             break
     return settled
@@ -147,7 +149,7 @@ async def forget_deleted(
 
 def with_terms(hit: Hit, result: Enriched) -> bool:
     """Whether a document has the terms of the result already."""
-    held = hit.source.get("enriched_terms") or []
+    held = hit.source.get(ENRICHED) or []
     return (held if isinstance(held, list) else [held]) == result.terms
 
 

@@ -51,18 +51,16 @@ def read_documents(path: str | Path) -> Documents:
     path = Path(path)
     tally = Tally(str(path))
     seen: set[str] = set()
-    count = 0
     for line, row in read_rows(path, tally):
-        count += 1
         name, source = _document(path, (line, row), tally)
         if name in seen:
             tally.note("documents whose id stood before, the last one stands", f"line {line}, {name!r}")
         seen.add(name)
         if not any(isinstance(value, str) and value.strip() for value in source.values()):
             tally.note("documents without any text", f"line {line}, {name!r}")
-    if not count:
+    if not seen:
         raise InputError(f"{path}: the file holds no document")
-    return Documents(path, count, tally.findings)
+    return Documents(path, len(seen), tally.findings)
 
 
 def _document(path: Path, numbered: Row, tally: Tally) -> tuple[str, dict[str, Any]]:

@@ -19,6 +19,7 @@ class Expanded:
 
     `gathered` is what it was made from, to make it again under other rules. `origin` is `store`, `model` or `recorded`,
     empty where there was no answer; then `skipped` says why none was wanted, or `problem`, in one line, why none came.
+    An answer to a query of which the analyzer leaves no word is not used; `skipped` says so.
     """
 
     expansion: Expansion
@@ -41,12 +42,10 @@ class Expanded:
 
     @property
     def why_not(self) -> str:
-        """Why the query was not expanded, in one line; empty where an answer was there."""
-        return (
-            f"not expanded: {self.skipped.reason if self.skipped else self.problem}"
-            if not self.origin
-            else self.problem
-        )
+        """Why the query was not expanded, in one line; empty where it was."""
+        if self.origin and not self.skipped:
+            return self.problem
+        return f"not expanded: {self.skipped.reason if self.skipped else self.problem}"
 
     def to_json(self) -> dict[str, Any]:
         """The document that `sira-es expand --json` prints."""

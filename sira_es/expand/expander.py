@@ -34,6 +34,9 @@ GRACE = 0.03
 GRACE_WITHOUT_MODEL = 1.0
 """Seconds that they may take where no model is asked: there is no other wait."""
 
+SHORT = 3
+"""Letters of words that are likely to be stop words."""
+
 _LATE = "the cluster told no document frequencies in time"
 _NOBODY = HumanTerms()
 
@@ -212,12 +215,22 @@ class Expander:
             p = replace(said, phrases=(), problem=_LATE) if late else said
             mine = tuple(islice(analyses, len(own))) or (Analysis(p.text, ()),)
             given = replace(statistics, analyses=mine) if statistics and own else Statistics(None, mine, "none")
+            if p.answer and given.source != "none" and not mine[0].words:
+                p = replace(p, skip=without_words())
             found.append(_expanded(p, Gathered(p.text, p.phrases, given, place.human), place))
         return found
 
     async def _leaves_nothing(self, text: str, prompt: Prompt, place: _Target, give_up: float | None) -> bool:
-        """Whether the analyzer leaves no word of a text of one or two, asked before the model is called for it."""
-        if len(text.split()) > 2 or not isinstance(self._source, StoredSource) or self._known(prompt):
+        """Whether the analyzer leaves no word of a text, asked before the model is called for it.
+
+        Only of one that may be: of one or two words, or of more without any of four letters.
+        """
+        words = text.split()
+        if (
+            (len(words) > 2 and max(map(len, words)) > SHORT)
+            or not isinstance(self._source, StoredSource)
+            or self._known(prompt)
+        ):
             return False
         statistics = await self._look_up([text], place, give_up)
         return statistics is not None and not statistics.analyses[0].words

@@ -10,6 +10,7 @@ litellm takes seconds to import, so it is imported when the first call is made, 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import os
@@ -17,7 +18,7 @@ import random
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -311,6 +312,10 @@ class Model:
             return self._error(
                 "unreachable", "cannot be reached or broke the connection; check api_base, network and proxy"
             )
+        if _is_unreadable(error):
+            return self._error(
+                "bad answer", "answered something that is not an OpenAI-compatible answer; check api_base"
+            )
         if status >= 500 or isinstance(error, known.APIConnectionError):
             return self._error("server error", f"failed (HTTP {status or 'none'}); try later, or check api_base")
         return self._error("bad request", f"refused the request: {self._masked(said)}")
@@ -352,19 +357,27 @@ def _status(error: Exception) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _is_connection(error: BaseException | None) -> bool:
-    """Whether a failed connection lies under this error; litellm reports it as an HTTP 500 that nobody sent."""
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what lies under it."""
     depth = 0
     while error is not None and depth < 20:
-        if isinstance(error, OSError) or type(error).__name__ in {
-            "ConnectError",
-            "ReadError",
-            "RemoteProtocolError",
-            "ProxyError",
-        }:
-            return True
+        yield error
         error, depth = error.__cause__ or error.__context__, depth + 1
-    return False
+
+
+def _is_connection(error: BaseException) -> bool:
+    """Whether a failed connection lies under this error; litellm reports it as an HTTP 500 that nobody sent."""
+    names = {"ConnectError", "ReadError", "RemoteProtocolError", "ProxyError"}
+    return any(isinstance(cause, OSError) or type(cause).__name__ in names for cause in _causes(error))
+
+
+def _is_unreadable(error: BaseException) -> bool:
+    """Whether an HTTP 200 lies under this error whose body makes no sense; litellm reports that as an HTTP 500, too."""
+    causes = list(_causes(error))
+    if any(type(cause).__name__ == "HTTPStatusError" for cause in causes):
+        return False
+    said = ("response with no 'choices'", "Empty or invalid response from LLM endpoint")
+    return any(isinstance(cause, json.JSONDecodeError) for cause in causes) or any(s in str(error) for s in said)
 
 
 def _retry_after(error: Exception) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import unicodedata
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -61,15 +61,23 @@ class RecordedAnswers:
 
     async def ask(self, prompt: Prompt) -> Answer:
         """The recorded answer. Raises ModelError with reason "not recorded"; no model is asked instead."""
-        text = self._answers.get(prompt.id) if prompt.id else None
-        if text is None:
-            text = self._by_text.get(_normal(prompt.text))
-        if text is None:
+        answer = self._find(prompt)
+        if answer is None:
             what = f"{prompt.kind} '{prompt.id or prompt.text[:60]}'"
             raise ModelError(
                 f"no answer for {what} in {self._origin}; record one, or ask a model", reason="not recorded"
             )
-        return Answer(text=text, model=self.name, source="recorded")
+        return answer
+
+    def known(self, prompts: Sequence[Prompt]) -> list[Answer | None]:
+        """The recorded answers to these prompts, None where there is none."""
+        return [self._find(prompt) for prompt in prompts]
+
+    def _find(self, prompt: Prompt) -> Answer | None:
+        text = self._answers.get(prompt.id) if prompt.id else None
+        if text is None:
+            text = self._by_text.get(_normal(prompt.text))
+        return None if text is None else Answer(text=text, model=self.name, source="recorded")
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -192,6 +192,7 @@ class StoredSource:
         self._most_abandoned = abandoned
         self._waiting: dict[str, int] = {}
         self._calls: dict[str, asyncio.Task[Answer]] = {}
+        self._keeping: set[asyncio.Future[None]] = set()
 
     async def ask(self, prompt: Prompt) -> Answer:
         """The stored answer, else a new one. Raises ModelError: that of the source, or with reason "daily limit"."""
@@ -219,11 +220,11 @@ class StoredSource:
         return [found.get(key) for key in keys]
 
     async def close(self) -> None:
-        """End the calls that are under way, and the source. The store stays open: it may serve others."""
+        """End the calls that are under way, and the source; what was answered is kept. The store stays open: it may serve others."""
         calls = list(self._calls.values())
         for call in calls:
             call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
+        await asyncio.gather(*calls, *self._keeping, return_exceptions=True)
         await self._source.close()
 
     async def _new(self, key: str, prompt: Prompt) -> Answer:
@@ -236,7 +237,10 @@ class StoredSource:
                 )
         answer = await self._source.ask(prompt)
         if self._usable(prompt, answer):
-            await asyncio.to_thread(self._store.put, key, replace(answer, source="model"))
+            keeping = asyncio.ensure_future(asyncio.to_thread(self._store.put, key, replace(answer, source="model")))
+            self._keeping.add(keeping)
+            keeping.add_done_callback(self._keeping.discard)
+            await asyncio.shield(keeping)
         return answer
 
     def _forget(self, key: str, done: asyncio.Task[Answer]) -> None:

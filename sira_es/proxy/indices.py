@@ -1,4 +1,4 @@
-"""What is known of an index when a search for it comes: its fields, its target, how many clauses its engine takes."""
+"""What is known of an index when a search for it comes: its fields, its target, what clauses for it look like."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from sira_es.cluster.target import Target
+from sira_es.dsl.compile import Shape
 from sira_es.dsl.fields import Fields
 from sira_es.errors import ClusterRefused, ClusterUnreachable, SiraError, UnsupportedError
 from sira_es.proxy.wire import Caller
@@ -25,11 +26,14 @@ MOST_CALLERS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a search is read and rewritten with. `sees`: the facade under the caller's own credentials."""
+    """What a search is read and rewritten with.
+
+    `shape` leaves out how much is enriched. `sees`: the facade under the caller's own credentials.
+    """
 
     fields: Fields
     target: Target
-    clause_limit: int | None
+    shape: Shape
     sees: AsyncSira
 
 
@@ -121,4 +125,4 @@ async def _known(looks: AsyncSira, index: str, sees: AsyncSira) -> Known:
     fields = await looks.query_fields(index)
     target = await looks.target(index)
     shape = await looks.shape(index, "baseline")
-    return Known(fields, target, shape.clause_limit, sees)
+    return Known(fields, target, shape, sees)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sira_es.dsl.compile import Coverage
 from sira_es.dsl.endpoint import Endpoint
@@ -192,7 +192,7 @@ class Planner:
         served = {text: one for text, (one, _) in line.texts.items()}
         expansions = {text: one.expansion for text, one in served.items() if one.expansion is not None}
         coverage: Coverage = next((one.coverage for one in served.values() if one.expansion is not None), "none")
-        made = rewrite(line.located, expansions, coverage=coverage, clause_limit=line.known.clause_limit)
+        made = rewrite(line.located, expansions, replace(line.known.shape, coverage=coverage))
         line.outcome = _outcome(line.texts, made.changed)
         return made if made.changed else None
 

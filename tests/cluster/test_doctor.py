@@ -60,9 +60,10 @@ async def test_all_is_well(doctor: Doctor, cluster: Cluster, index_name: str) ->
 
 async def test_a_cluster_that_does_not_answer(tmp_path: Path) -> None:
     async with AsyncSira(Settings(cluster={"url": "http://127.0.0.1:1"}, state=tmp_path)) as sira:
-        (check,) = await sira.doctor()
+        check, *models = await sira.doctor()
     assert (check.name, check.status) == ("cluster", "problem")
     assert "connection refused" in check.detail
+    assert [c.name for c in models] == ["llm documents", "llm queries"]
 
 
 async def test_a_cluster_that_does_not_tell_its_version(
@@ -103,7 +104,7 @@ async def test_an_engine_too_old_for_a_complete_scan(
 
 @pytest.mark.parametrize(
     ("name", "remedy"),
-    [("", "correct --index"), ("-closed", "open it first"), ("-other", "no index, alias or data stream")],
+    [("-closed", "open it first"), ("-other", "no index, alias or data stream")],
 )
 async def test_an_index_that_is_missing_or_closed(
     doctor: Doctor, cluster: Cluster, index_name: str, name: str, remedy: str

@@ -64,9 +64,10 @@ async def test_change_of_any_other_field_keeps_the_terms(cluster: Cluster) -> No
         {"title": "t"},
         {"title": "t", "sira": "a field of somebody else's"},
         {"title": "t", "sira": {"source_hash": ["x"]}, "enriched_terms": ["y"]},
+        {"title": "t", "sira": {"source_hash": "x"}, "enriched_terms": ["y"]},
         {"title": "t", "enriched_terms": ["by a loader of one's own"]},
     ],
-    ids=["not enriched", "foreign sira", "odd hash", "terms without hash"],
+    ids=["not enriched", "foreign sira", "odd hash", "hash without recipe", "terms without hash"],
 )
 async def test_document_that_is_not_ours_is_not_touched(cluster: Cluster, source: Mapping[str, Any]) -> None:
     assert await _simulate(cluster, source) == [source]

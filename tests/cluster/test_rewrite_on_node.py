@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from captured_requests import FOLDER, captured
-from rewriting_examples import kept
+from rewriting_examples import kept, shaped
 from sira_es.dsl.compile import Coverage
 from sira_es.dsl.fields import fields_of
 from sira_es.dsl.locate import Located, Mode, Passed, locate
@@ -140,7 +140,7 @@ def test_captured_searches_keep_hits_facets_suggestions_and_highlights(shop: str
         before = call("POST", shop + ALL, capture.body)
         if "error" in before:
             continue
-        body = rewrite(where, {t: expansion(t) for t in where.texts}, coverage=coverage).body
+        body = rewrite(where, {t: expansion(t) for t in where.texts}, shaped(coverage)).body
         after = call("POST", shop + ALL, body)
         assert "error" not in after, (capture, after)
         if "collapse" in json.loads(capture.body):  # of each group another hit may be the best now
@@ -163,7 +163,7 @@ def test_captured_searches_in_recall_mode_lose_no_hit(shop: str) -> None:
         before = call("POST", shop + ALL, capture.body)
         if "error" in before:
             continue
-        after = call("POST", shop + ALL, rewrite(where, {t: expansion(t) for t in where.texts}).body)
+        after = call("POST", shop + ALL, rewrite(where, {t: expansion(t) for t in where.texts}, shaped()).body)
         assert set(order(before)) <= set(order(after)), capture
         compared += 1
         more += len(order(after)) > len(order(before))
@@ -231,7 +231,7 @@ def test_any_query_keeps_its_hits(sixty: str, query: dict[str, Any], mode: Mode)
     if not isinstance(where, Located):
         return
     after = call(
-        "POST", f"{sixty}/_search", rewrite(where, {t: expansion(t) for t in where.texts}, coverage="full").body
+        "POST", f"{sixty}/_search", rewrite(where, {t: expansion(t) for t in where.texts}, shaped("full")).body
     )
     before = call("POST", f"{sixty}/_search", body)
     if where.mode == "rerank":
@@ -252,6 +252,6 @@ def test_a_search_near_the_clause_limit_is_cut_and_not_refused(sixty: str) -> No
     assert isinstance(where, Located)
     assert where.leaves == 750
     whole = Expansion(text, 60, terms=tuple(kept(f"more{i}") for i in range(400)), allowance=1000.0)
-    if "error" not in call("POST", f"{sixty}/_search", rewrite(where, {text: whole}, clause_limit=None).body):
+    if "error" not in call("POST", f"{sixty}/_search", rewrite(where, {text: whole}, shaped(limit=None)).body):
         pytest.skip("this node takes more clauses than 1024")
-    assert "error" not in call("POST", f"{sixty}/_search", rewrite(where, {text: whole}, clause_limit=1024).body)
+    assert "error" not in call("POST", f"{sixty}/_search", rewrite(where, {text: whole}, shaped()).body)

@@ -309,6 +309,7 @@ async def test_a_nested_field_is_not_supported(cluster: Cluster, index_name: str
     await make_index(cluster, index_name, mappings={"properties": {"parts": nested}})
     text = await problem(cluster, index_name, ["parts.note"], UnsupportedError)
     assert "is inside the nested objects of 'parts'" in text
+    assert "read_fields to [parts.note]" in text
 
 
 async def test_an_answer_of_another_shape_is_an_error_of_ours(wired: Cluster, wire: Wire, index_name: str) -> None:

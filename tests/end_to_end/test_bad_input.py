@@ -57,6 +57,79 @@ def test_address_that_is_no_cluster(cli: Cli, write_config: Config) -> None:
         one_line(cli("search", "x", "--index", "docs", "-c", config), 1, "cluster.url")
 
 
+@pytest.mark.parametrize("command", [("search", "x"), ("status",), ("init", "--output", "/absent/new.yml")])
+def test_address_with_a_wrong_path(cli: Cli, write_config: Config, node_url: str, command: tuple[str, ...]) -> None:
+    config = write_config("docs", cluster={"url": f"{node_url}/nothing/here"})
+    one_line(cli(*command, "--index", "docs", "-c", config), 1, "check cluster.url")
+
+
+def test_doctor_shows_the_other_checks_beside_an_index_without_configuration(
+    cli: Cli, write_config: Config, three: str
+) -> None:
+    result = cli("doctor", "--index", "other", "-c", write_config(three), "--json")
+    checks = {c["name"]: c for c in result.json}
+    assert result.code == 1
+    assert {"engine", "llm documents", "llm queries"} <= checks.keys()
+    assert (checks["index"]["status"], checks["index"]["detail"]) == (
+        "problem",
+        "no index 'other' in the configuration",
+    )
+    assert checks["index"]["remedy"] == "run 'sira-es init --index other' first"
+
+
+def test_doctor_tells_one_remedy_for_a_cluster_that_is_down(cli: Cli, write_config: Config) -> None:
+    config = write_config("docs", cluster={"url": "http://127.0.0.1:9"})
+    checks = cli("doctor", "--index", "docs", "-c", config, "--json").json
+    assert [c["name"] for c in checks] == ["cluster", "llm documents", "llm queries"]
+    assert checks[0]["detail"] == "http://127.0.0.1:9: connection refused"
+    assert checks[0]["remedy"] == "check that the cluster runs there, and cluster.url"
+
+
+def test_documents_of_one_id_count_once_and_are_named(cli: Cli, index_name: str, node_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "twice.jsonl"
+    file.write_text('{"id": "a", "text": "one"}\n{"id": "a", "text": "two"}\n')
+    result = cli("index", "--index", index_name, "--documents", file, "--url", node_url)
+    assert result.code == 0
+    assert f"1 documents in {index_name}" in result.err
+    assert "whose id stood before, the last one stands: 1 (first: line 2, 'a')" in result.err
+
+
+def test_a_query_of_stop_words_is_told_and_no_model_is_asked(cli: Cli, write_config: Config, three: str) -> None:
+    with ModelServer() as server:
+        stage = {"model": "openai/x", "api_base": server.api_base, "api_key": "none"}
+        config = write_config(three, llm={"queries": stage})
+        result = cli("search", "the of and", "--index", three, "-c", config)
+        assert (result.code, server.calls) == (0, [])
+    assert "not expanded: the index's analyzer leaves no word of it" in result.err
+
+
+def test_a_longer_query_of_stop_words_is_told_after_the_answer(cli: Cli, write_config: Config, three: str) -> None:
+    with ModelServer(default='{"terms": ["fan"]}') as server:
+        stage = {"model": "openai/x", "api_base": server.api_base, "api_key": "none"}
+        config = write_config(three, llm={"queries": stage})
+        result = cli("search", "there will be these", "--index", three, "-c", config)
+    assert result.code == 0
+    assert "not expanded: the index's analyzer leaves no word of it" in result.err
+
+
+def test_init_names_what_it_leaves_out_and_proposes_no_multi_field(
+    cli: Cli, index_name: str, node_url: str, tmp_path: Path
+) -> None:
+    text = {"type": "text", "fields": {"std": {"type": "text", "analyzer": "standard"}}}
+    names = ("code", "title", "body")
+    call_node(node_url, "PUT", f"/{index_name}", {"mappings": {"properties": dict.fromkeys(names, text)}})
+    document = {"code": "x1", "title": "loud fan", "body": "it makes noise when it is hot"}
+    call_node(node_url, "PUT", f"/{index_name}/_doc/1?refresh=true", document)
+    output = tmp_path / "new.yml"
+    assert cli("init", "--index", index_name, "--url", node_url, "--output", output).code == 0
+    written = output.read_text()
+    assert "text_fields: [title, body]" in written
+    assert "# text fields left out, as they hold fewer words: code\n" in written
+    assert "# for the prompts" in written
+    assert ".std" not in written
+    assert cli("doctor", "--index", index_name, "-c", output).code == 0
+
+
 def test_missing_index_names_the_nearest(cli: Cli, write_config: Config, three: str) -> None:
     config = write_config(three + "x")
     one_line(cli("search", "x", "--index", three + "x", "-c", config), 2, three)

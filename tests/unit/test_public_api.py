@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
+from typing import Any
 
 import pytest
 
 import sira_es
 from sira_es import errors
-from sira_es.settings import Settings, load_settings
+from sira_es.errors import ConfigurationError, InputError
+from sira_es.settings import IndexSettings, Settings, load_settings
 from sira_es.sira import AsyncSira, Sira
 
 HEAVY = ("litellm", "elasticsearch", "elastic_transport", "opensearchpy", "scipy", "pydantic", "yaml", "rich")
@@ -55,3 +58,45 @@ def test_import_loads_nothing_of_weight() -> None:
 def test_the_facade_loads_neither_clients_nor_litellm_before_they_are_used() -> None:
     loaded = modules_after("from sira_es import AsyncSira, Sira, load_settings")
     assert loaded.isdisjoint({"litellm", "elasticsearch", "opensearchpy"})
+
+
+def closed_sira() -> Sira:
+    sira = Sira(Settings(indices={"docs": IndexSettings(text_fields=["text"])}))
+    sira.close()
+    return sira
+
+
+def test_a_call_after_close_says_so() -> None:
+    sira = closed_sira()
+    calls: list[Callable[[], object]] = [
+        lambda: sira.search("fan", "docs"),
+        lambda: sira.rewrite({"query": {"match": {"text": "fan"}}}, "docs"),
+        lambda: sira.doctor("docs"),
+        lambda: sira.status("docs"),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigurationError, match="this Sira is closed"):
+            call()
+    sira.close()
+
+
+@pytest.mark.anyio
+async def test_an_asynchronous_call_after_close_says_so() -> None:
+    sira = closed_sira().asynchronous
+    calls: list[Callable[[], Awaitable[object]]] = [
+        lambda: sira.search("fan", "docs"),
+        lambda: sira.doctor("docs"),
+        lambda: sira.enrich("docs"),
+        lambda: sira.status("docs"),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigurationError, match="this Sira is closed"):
+            await call()
+
+
+def test_what_is_no_text_or_no_body_is_refused_in_one_line() -> None:
+    with Sira(Settings(indices={"docs": IndexSettings(text_fields=["text"])})) as sira:
+        nothing: Any = None
+        for call, what in ((sira.search, "text"), (sira.expand, "text"), (sira.rewrite, "body")):
+            with pytest.raises(InputError, match=f"^{what} must be a .*, not NoneType"):
+                call(nothing, "docs")

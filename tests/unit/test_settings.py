@@ -139,6 +139,14 @@ def test_main_field_is_the_last_text_field_unless_named() -> None:
         ("text_fields: []", "indices.docs: text_fields is empty; name at least one text field"),
         ("text_fields: [a, a^2]", "indices.docs: text field 'a' is named twice; keep one"),
         ("text_fields: [a], main_field: b", "indices.docs: main_field 'b' is not among text_fields (a)"),
+        *(
+            (fields, "indices.docs: 'enriched_terms' is searched anyway; name it only as the one text field beside read_fields")
+            for fields in (
+                "text_fields: [enriched_terms]",
+                "text_fields: [a, enriched_terms], read_fields: [b]",
+                "text_fields: [a], read_fields: [enriched_terms]",
+            )
+        ),
         ("language: en", "indices.docs.text_fields: is missing"),
         ("text_fields: [a], language: no", "indices.docs.language: must be text; put it in quotes"),
         ("text_fields: [a], search: {mode: x}", "indices.docs.search.mode: Input should be 'recall', 'rerank' or 'rescore'"),

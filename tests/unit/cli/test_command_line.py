@@ -107,8 +107,20 @@ def leaves_of(name: str) -> list[tuple[str, click.Command]]:
 def test_every_command_has_the_common_options_and_an_example(name: str) -> None:
     for path, leaf in leaves_of(name):
         options = {option for p in leaf.params for option in p.opts}
-        assert {"-c", "--config", "--url", "--json", "-v", "-q"} <= options or path.startswith("dev "), path
-        assert f"sira-es {path}" in (leaf.help or "").partition("Example")[2] or path == "demo", path
+        assert {"--json", "-v", "-q"} <= options, path
+        assert ("--url" in options) == (not path.startswith("dev ")), path
+        assert ("-c" in options) == (not path.startswith("dev ") and path != "demo"), path
+        assert f"sira-es {path}" in (leaf.help or "").partition("Example")[2], path
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_examples_stay_on_their_lines_in_the_help(name: str, sira_es: Run) -> None:
+    for path, leaf in leaves_of(name):
+        _, out, _ = sira_es(*path.split(), "--help")
+        assert "\\b" not in out
+        shown = {line.strip() for line in out.splitlines()}
+        for line in (leaf.help or "").partition("\b\n")[2].partition("\n\n")[0].splitlines():
+            assert line.strip() in shown, path
 
 
 def test_without_a_command_the_help_goes_to_stderr_and_the_exit_code_is_2(sira_es: Run) -> None:
@@ -156,6 +168,51 @@ def test_an_unknown_key_is_one_line_and_exit_code_2(folder: Path, sira_es: Run) 
     (folder / "sira-es.yml").write_text("cluster: {ulr: http://es}\n")
     code, out, err = sira_es("status", "--index", "docs")
     assert (code, out, err) == (2, "", "sira-es: sira-es.yml: unknown key 'cluster.ulr'; did you mean 'url'?\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status"],
+        ["enrich"],
+        ["enrich", "--dry-run"],
+        ["enrich", "--undo"],
+        ["pipeline", "install"],
+        ["pipeline", "remove"],
+        ["terms", "list"],
+        ["warm", "--queries", "queries.txt"],
+        ["tune", "--queries", "queries.tsv", "--qrels", "qrels.tsv"],
+        ["eval", "--queries", "queries.tsv", "--qrels", "qrels.tsv"],
+    ],
+    ids=" ".join,
+)
+def test_an_index_without_configuration_is_told_before_any_connection(
+    arguments: list[str], folder: Path, sira_es: Run
+) -> None:
+    (folder / "queries.txt").write_text("fan\n")
+    (folder / "queries.tsv").write_text("id\ttext\n1\tfan\n")
+    (folder / "qrels.tsv").write_text("1 0 a 1\n")
+    code, out, err = sira_es(*arguments, "--index", "docs", "--url", "http://127.0.0.1:9", "-q")
+    told = "sira-es: no index 'docs' in the configuration; run 'sira-es init --index docs' first\n"
+    assert (code, out, err) == (2, "", told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--report", "absent/r.html"], "cannot write absent/r.html: absent is missing; choose another --report"),
+        (["--report", "."], "cannot write .: it is a folder; choose another --report"),
+        (["--runs", "queries.tsv"], "cannot write to queries.tsv: File exists; choose another --runs"),
+    ],
+)
+def test_a_report_that_cannot_be_written_is_told_before_any_search(
+    arguments: list[str], said: str, folder: Path, sira_es: Run
+) -> None:
+    (folder / "sira-es.yml").write_text(CONFIGURATION)
+    (folder / "queries.tsv").write_text("id\ttext\n1\tfan\n")
+    (folder / "qrels.tsv").write_text("1 0 a 1\n")
+    common = ["--index", "docs", "--queries", "queries.tsv", "--qrels", "qrels.tsv", "--url", "http://127.0.0.1:9"]
+    assert sira_es("eval", *common, *arguments) == (2, "", f"sira-es: {said}\n")
 
 
 # Errors of a command

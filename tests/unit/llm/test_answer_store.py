@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -295,6 +296,22 @@ async def test_closing_ends_the_calls_under_way(server: ModelServer, stage: Stag
     with pytest.raises(ModelError) as caught:
         await waiting
     assert caught.value.reason == "closed"
+
+
+async def test_an_answer_that_has_arrived_is_kept_though_the_source_is_closed(
+    server: ModelServer, stage: Stage, store: AnswerStore
+) -> None:
+    source = StoredSource(Model(stage()), store, usable=usable)
+    writer = sqlite3.connect(store.path, isolation_level=None, check_same_thread=False)
+    writer.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.create_task(source.ask(PROMPT))
+    while not source._keeping:  # noqa: ASYNC110  the server lives in another thread
+        await asyncio.sleep(0.02)
+    threading.Timer(0.3, lambda: writer.execute("ROLLBACK")).start()
+    waiting.cancel()
+    await source.close()
+    assert store.get(key_of(source.name, PROMPT)) is not None
+    writer.close()
 
 
 async def test_without_a_model_the_store_still_answers(server: ModelServer, stage: Stage, store: AnswerStore) -> None:

@@ -156,6 +156,17 @@ async def test_a_failure_that_would_only_repeat_is_reported_after_one_call(
     assert len(server.calls) == 1
 
 
+@pytest.mark.parametrize("body", [b"<html>It works!</html>", b"", b'{"hello": 1}', b"[1]"])
+async def test_an_answer_that_is_none_of_this_protocol_is_told_and_not_asked_for_again(
+    server: ModelServer, stage: Stage, body: bytes
+) -> None:
+    server.always(Fault.raw(body))
+    error = await failure(stage())
+    assert error.reason == "bad answer"
+    assert str(error).endswith("answered something that is not an OpenAI-compatible answer; check api_base")
+    assert len(server.calls) == 1
+
+
 # -- failures that may pass: a few calls
 
 
@@ -166,7 +177,6 @@ async def test_a_failure_that_would_only_repeat_is_reported_after_one_call(
         (Fault.status(502), "server error", 4),
         (Fault.status(503), "server error", 4),
         (Fault.status(529), "server error", 4),
-        (Fault.not_json(), "server error", 4),
         (Fault.status(504), "timeout", 2),
         (Fault.drop(), "unreachable", 3),
         (Fault.status(429), "rate limit", 5),

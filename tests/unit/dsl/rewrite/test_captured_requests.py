@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from captured_requests import FOLDER, Capture, classified, fields_by_index, fields_for, table
-from rewriting_examples import expansion_of, without_ours
+from rewriting_examples import expansion_of, shaped, without_ours
 from sira_es.dsl.locate import Located, Mode, Passed, locate
 from sira_es.dsl.rewrite import rewrite
 
@@ -43,7 +43,7 @@ def test_searches_that_their_engine_accepted_are_sorted_as_documented() -> None:
 @pytest.mark.parametrize("mode", ["rerank", "recall", "rescore"])
 def test_taking_our_clauses_out_gives_back_what_the_client_sent(mode: Mode) -> None:
     for capture, where in rewritable(mode):
-        after = rewrite(where, {t: expansion_of(t) for t in where.texts}, coverage="full", clause_limit=None)
+        after = rewrite(where, {t: expansion_of(t) for t in where.texts}, shaped("full", None))
         query = where.body[where.query.start : where.query.end]
         assert after.changed, capture
         assert without_ours(after.body.decode(), query).encode() == capture.body, capture
@@ -53,7 +53,7 @@ def test_taking_our_clauses_out_gives_back_what_the_client_sent(mode: Mode) -> N
 def test_what_was_rewritten_is_not_rewritten_again(mode: Mode) -> None:
     fields = fields_by_index()
     for capture, where in rewritable(mode):
-        after = rewrite(where, {t: expansion_of(t) for t in where.texts}, coverage="none", clause_limit=None)
+        after = rewrite(where, {t: expansion_of(t) for t in where.texts}, shaped("none", None))
         again = locate(after.body, fields_for(capture, fields), mode=mode, params=capture.params)
         assert isinstance(again, Passed), capture
 

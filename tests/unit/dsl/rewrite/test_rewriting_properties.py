@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from captured_requests import FOLDER, captured
-from rewriting_examples import FIELDS, expansion_of, found, without_ours
+from rewriting_examples import FIELDS, expansion_of, found, shaped, without_ours
 from sira_es.dsl.compile import Coverage
 from sira_es.dsl.locate import Located, Mode, Passed, locate
 from sira_es.dsl.msearch import join_msearch, split_msearch
@@ -141,7 +141,7 @@ def check(raw: bytes, mode: Mode, coverage: Coverage) -> None:
     if isinstance(where, Passed):
         return
     assert where.body.encode() == raw
-    after = rewrite(where, {t: expansion_of(t) for t in where.texts}, coverage=coverage, clause_limit=None)
+    after = rewrite(where, {t: expansion_of(t) for t in where.texts}, shaped(coverage, None))
     assert after.changed
     json.loads(after.body)
     query = where.body[where.query.start : where.query.end]
@@ -161,8 +161,8 @@ def test_python_values_and_bytes_agree(body: Any, mode: Mode, coverage: Coverage
     where = locate(encoded(body), FIELDS, mode=mode)
     if isinstance(where, Located):
         expansions = {t: expansion_of(t) for t in where.texts}
-        after = rewrite_dict(body, where, expansions, coverage=coverage)
-        assert json.loads(json.dumps(after)) == json.loads(rewrite(where, expansions, coverage=coverage).body)
+        after = rewrite_dict(body, where, expansions, shaped(coverage))
+        assert json.loads(json.dumps(after)) == json.loads(rewrite(where, expansions, shaped(coverage)).body)
 
 
 json_values = st.recursive(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rewriting_examples import FIELDS, expansion_of, kept, located, passes, query_after, rewritten, without_ours
+from rewriting_examples import FIELDS, expansion_of, kept, located, passes, query_after, rewritten, shaped, without_ours
 from sira_es.dsl.compile import Coverage
 from sira_es.dsl.locate import Mode, Passed, locate
 from sira_es.dsl.rewrite import encoded, rewrite, rewrite_dict
@@ -84,20 +84,22 @@ def test_boosts_of_words_are_multiplied_by_the_weight_of_the_group() -> None:
 def test_a_pin_keeps_its_boost_whatever_the_weight() -> None:
     pin = replace(kept("cartridge"), verdict=Verdict.PINNED, boost=0.7)
     where = located({"query": {"match": {"title": {"query": "laser printer", "boost": 9}}}})
-    body = rewrite(where, {"laser printer": Expansion("laser printer", 10, terms=(pin,))}).body
+    body = rewrite(where, {"laser printer": Expansion("laser printer", 10, terms=(pin,))}, shaped()).body
     assert json.loads(body)["query"]["bool"]["should"] == [word("cartridge", 0.7, "title")]
 
 
 def test_a_word_of_several_tokens_is_a_phrase() -> None:
     term = replace(kept("加湿器"), tokens=("加湿", "湿器"))
-    body = rewrite(located({"query": MATCH}), {"laser printer": Expansion("laser printer", 10, terms=(term,))}).body
+    body = rewrite(
+        located({"query": MATCH}), {"laser printer": Expansion("laser printer", 10, terms=(term,))}, shaped()
+    ).body
     assert json.loads(body)["query"]["bool"]["should"][0]["multi_match"]["type"] == "phrase"
 
 
 @pytest.mark.parametrize("text", ["C++", "AC/DC", "(1+1)=2", "NOT", "foo:bar", '"', "\\"])
 def test_words_never_reach_a_query_string_parser(text: str) -> None:
     """elastic/elasticsearch#21288, #9153, #23990: reserved characters in generated text."""
-    body = rewrite(located({"query": MATCH}), {"laser printer": expansion_of("laser printer", text)}).body
+    body = rewrite(located({"query": MATCH}), {"laser printer": expansion_of("laser printer", text)}, shaped()).body
     (clause,) = json.loads(body)["query"]["bool"]["should"]
     assert clause == word(text, 0.5, "title")
 
@@ -240,13 +242,21 @@ def test_taking_our_clauses_out_gives_the_original_back(mode: Mode) -> None:
 def test_nothing_to_add_means_the_same_bytes() -> None:
     body = b'{"query":{"match":{"title":"laser printer"}},"highlight":{}}'
     for expansions in ({}, {"laser printer": Expansion("laser printer", 10)}):
-        result = rewrite(located(body), expansions)
+        result = rewrite(located(body), expansions, shaped())
         assert (result.body, result.changed) == (body, False)
 
 
 def test_without_an_answer_of_the_model_reach_is_what_is_added() -> None:
-    result = rewrite(located({"query": MATCH}), {"laser printer": Expansion("laser printer", None)}, coverage="full")
+    result = rewrite(located({"query": MATCH}), {"laser printer": Expansion("laser printer", None)}, shaped("full"))
     assert len(json.loads(result.body)["query"]["bool"]["should"]) == 2
+
+
+def test_the_shape_tells_the_weight_of_our_field_and_whether_words_are_phrases() -> None:
+    shape = shaped("full", enriched_weight=0.5, one_analyzer=False)
+    result = rewrite(located({"query": MATCH}), {"laser printer": expansion_of("laser printer")}, shape)
+    for clause in json.loads(result.body)["query"]["bool"]["should"][2:]:
+        assert clause["multi_match"]["fields"] == ["title", "enriched_terms^0.5"]
+        assert clause["multi_match"]["type"] == "phrase"
 
 
 # Several groups
@@ -286,7 +296,7 @@ def limited(limit: int | None, *, query: Any = MATCH, coverage: Coverage = "full
     lifted = replace(kept("laser"), verdict=Verdict.PRESENT, lifted=True)
     own = (Word("laser", ("laser",), 5), Word("printer", ("printer",), 5))
     expansion = Expansion("laser printer", 100, own=own, terms=(*terms, lifted), allowance=20)
-    result = rewrite(located({"query": query}), {"laser printer": expansion}, coverage=coverage, clause_limit=limit)
+    result = rewrite(located({"query": query}), {"laser printer": expansion}, shaped(coverage, limit))
     after = json.loads(result.body)["query"]
     if not result.changed:
         return []
@@ -327,8 +337,7 @@ def test_twelve_fields_and_forty_words_stay_below_the_limit() -> None:
     result = rewrite(
         where,
         {"laser printer": Expansion("laser printer", 100, own=own, terms=terms, allowance=1000)},
-        coverage="full",
-        clause_limit=500,
+        shaped("full", 500),
     )
     should = json.loads(result.body)["query"]["bool"]["must"][0]["bool"]["should"]
     words = [c for c in should if c.get("multi_match", {}).get("type") == "best_fields"]
@@ -340,7 +349,7 @@ def test_twelve_fields_and_forty_words_stay_below_the_limit() -> None:
 def test_boosts_are_computed_after_the_cut() -> None:
     terms = (kept("first", idf=8), kept("second", idf=2))
     expansion = Expansion("laser printer", 100, terms=terms, allowance=4.0)
-    body = rewrite(located({"query": MATCH}), {"laser printer": expansion}, clause_limit=3).body
+    body = rewrite(located({"query": MATCH}), {"laser printer": expansion}, shaped(limit=3)).body
     assert json.loads(body)["query"]["bool"]["should"] == [word("first", 0.5, "title")]
 
 
@@ -379,8 +388,8 @@ def test_a_dict_is_rewritten_to_what_its_bytes_would_be() -> None:
         for mode in MODES:
             where = located(body, mode)
             expansions = {t: expansion_of(t) for t in where.texts}
-            after = rewrite_dict(body, where, expansions, coverage="full")
-            assert json.loads(json.dumps(after)) == json.loads(rewrite(where, expansions, coverage="full").body)
+            after = rewrite_dict(body, where, expansions, shaped("full"))
+            assert json.loads(json.dumps(after)) == json.loads(rewrite(where, expansions, shaped("full")).body)
 
 
 def test_the_callers_dict_is_never_changed_and_odd_values_survive() -> None:
@@ -389,7 +398,7 @@ def test_the_callers_dict_is_never_changed_and_odd_values_survive() -> None:
     copied = repr(body)
     where = locate(encoded(body), FIELDS)
     assert not isinstance(where, Passed)
-    after = rewrite_dict(body, where, {"laser printer": expansion_of("laser printer")})
+    after = rewrite_dict(body, where, {"laser printer": expansion_of("laser printer")}, shaped())
     assert repr(body) == copied
     assert after["query"]["bool"]["filter"][0]["range"]["d"] == {"gte": day, "lte": cost}
     assert "bool" in after["query"]["bool"]["must"][0]
@@ -407,11 +416,11 @@ def test_a_dict_that_holds_itself_passes() -> None:
 
 
 def test_nothing_to_add_gives_an_equal_dict() -> None:
-    assert rewrite_dict({"query": MATCH}, located({"query": MATCH}), {}) == {"query": MATCH}
+    assert rewrite_dict({"query": MATCH}, located({"query": MATCH}), {}, shaped()) == {"query": MATCH}
 
 
 def test_the_cut_expansion_is_told() -> None:
     terms: tuple[Term, ...] = (kept("first", idf=8), kept("second", idf=2))
     expansion = Expansion("laser printer", 100, terms=terms, allowance=4.0)
-    result = rewrite(located({"query": MATCH}), {"laser printer": expansion}, clause_limit=3)
+    result = rewrite(located({"query": MATCH}), {"laser printer": expansion}, shaped(limit=3))
     assert [t.verdict.value for t in result.expansions["laser printer"].terms] == ["kept", "capped"]
