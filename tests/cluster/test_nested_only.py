@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cluster.documents import fill, make_index, sources
+from cluster.documents import fill, make_index, sources, undone
 from cluster.searching import ENGLISH
 from sira_es.cli.init import render
 from sira_es.cluster.connect import Cluster
@@ -79,7 +79,7 @@ async def test_nested_text_is_read_and_found_by_the_terms_at_the_root_until_they
     assert await found(sira, index_name, "what is too warm", sides="baseline") == []
 
     await sira.undo(index_name)
-    assert await sources(cluster, index_name) == DOCUMENTS
+    assert await undone(cluster, index_name) == DOCUMENTS
     assert await found(sira, index_name, "tunnels", sides="documents") == []
 
 

@@ -23,11 +23,13 @@ from sira_es import devnode
 pytestmark = pytest.mark.slow
 
 PROGRAMS = Path(__file__).parent / "clients"
+JAVA = "elasticsearch-java"
 CLIENTS = [
     ("os2", "@opensearch-project/opensearch", "@opensearch-project/opensearch@2"),
     ("os2", "@opensearch-project/opensearch", "@opensearch-project/opensearch@3"),
     ("es8", "@elastic/elasticsearch", "@elastic/elasticsearch@8"),
     ("es8", "elasticsearch", "elasticsearch>=8,<9"),
+    ("es8", JAVA, "co.elastic.clients:elasticsearch-java:8.19.7"),
     ("es9", "@elastic/elasticsearch", "@elastic/elasticsearch@9"),
     ("es9", "elasticsearch", "elasticsearch>=9,<10"),
 ]
@@ -61,21 +63,28 @@ def proxy(node: str, index: str, tmp_path_factory: pytest.TempPathFactory) -> It
         yield running
 
 
-def installed(package: str, folder: Path) -> list[str]:
+def installed(name: str, package: str, folder: Path) -> list[str]:
     """The command that runs the program of a client, whose package is installed into a folder."""
-    javascript = package.startswith("@")
-    tool = "npm" if javascript else sys.executable
-    if shutil.which(tool) is None or (javascript and shutil.which("node") is None):
-        pytest.skip(f"no {tool} on this machine")
-    if javascript:
-        shutil.copy(PROGRAMS / "client.mjs", folder)
-        command, run = ["npm", "install", "--no-audit", "--no-fund", package], ["node", str(folder / "client.mjs")]
+    if name == JAVA:
+        need, project = ("mvn", "java"), folder / "java"
+        install = ["mvn", "-q", "-B", "-f", str(project), "compile", "dependency:build-classpath"]
+        install.append(f"-Dmdep.outputFile={folder / 'classpath'}")
+        shutil.copytree(PROGRAMS / "java", project)
+        run = ["java", f"@{folder / 'arguments'}", "Client"]
+    elif name.startswith("@"):
+        need, install = ("npm", "node"), ["npm", "install", "--no-audit", "--no-fund", package]
+        run = ["node", shutil.copy(PROGRAMS / "client.mjs", folder), name]
     else:
-        command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(folder / "lib"), package]
+        need, install = (), [sys.executable, "-m", "pip", "install", "-q", "--target", str(folder / "lib"), package]
         run = [sys.executable, str(PROGRAMS / "client.py")]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    if missing := [tool for tool in need if shutil.which(tool) is None]:
+        pytest.skip(f"no {missing[0]} on this machine")
+    done = subprocess.run(install, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
-        pytest.skip(f"{package} cannot be installed: {done.stderr.strip()[-200:]}")
+        pytest.skip(f"{package} cannot be installed: {(done.stderr or done.stdout).strip()[-300:]}")
+    if name == JAVA:
+        classes = f"{project / 'target' / 'classes'}:{(folder / 'classpath').read_text().strip()}"
+        (folder / "arguments").write_text(f'-cp "{classes}"')
     return run
 
 
@@ -94,9 +103,7 @@ def test_a_client_does_what_it_does_at_the_node(
     node: str, name: str, package: str, index: str, proxy: Running, tmp_path: Path
 ) -> None:
     """elastic/elasticsearch-py#1768, #2923: product check and media types pass through."""
-    run = installed(package, tmp_path)
-    if package.startswith("@"):
-        run.append(name)
+    run = installed(name, package, tmp_path)
     direct, through = saw(run, node, index, tmp_path), saw(run, proxy.url, index, tmp_path)
     assert direct["first"] == direct["several"][0] == "hot"
     assert through["first"] == through["several"][0] == "fan"
