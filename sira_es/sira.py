@@ -32,7 +32,7 @@ from sira_es.enrich.job import Enrichment
 from sira_es.enrich.page import PageEnricher
 from sira_es.enrich.plan import plan
 from sira_es.enrich.report import Budget, EnrichReport, Limits, Progress
-from sira_es.errors import ClusterError, ConfigurationError, SiraError
+from sira_es.errors import ClusterError, ConfigurationError, InputError, SiraError
 from sira_es.expand import (
     Contribution,
     Expanded,
@@ -95,8 +95,8 @@ class AsyncSira(Foundation):
         (`llm.queries.deadline`), `math.inf` waits, 0 takes what the store knows. A late answer fills the store.
         """
         require(text, str, "text")
+        wait = self._wait(deadline)
         settings, target = self.settings.index(index), await self.target(index)
-        wait = self.settings.llm.queries.deadline if deadline is None else deadline
         found = await (await self._queries()).expand(
             text,
             target,
@@ -115,7 +115,7 @@ class AsyncSira(Foundation):
         self, texts: Sequence[str], index: str, *, target: Target | None = None, deadline: float | None = None
     ) -> list[Expanded]:
         """Several queries with one look-up of all their words, otherwise as `expand`; `target`: where it is known."""
-        wait = self.settings.llm.queries.deadline if deadline is None else deadline
+        wait = self._wait(deadline)
         return await (await self._queries()).expand_all(
             [("", text) for text in texts],
             target or await self.target(index),
@@ -124,6 +124,13 @@ class AsyncSira(Foundation):
             deadline=None if wait == math.inf else wait,
             human=self._terms.human(index),
         )
+
+    def _wait(self, deadline: float | None) -> float:
+        if deadline is None:
+            return self.settings.llm.queries.deadline
+        if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not deadline >= 0:
+            raise InputError(f"deadline {deadline!r} is not a number of seconds of at least 0")
+        return deadline
 
     async def _queries(self) -> Expander:
         if self._expander is None:

@@ -41,8 +41,8 @@ def read_log(path: str | Path, top: int | None = None) -> Queries:
         counts[key] += count
     if not texts:
         raise InputError(f"{path}: the file holds no query")
-    if top is not None and len(texts) > top:
-        tally.note(f"queries beyond the {top} most frequent, left out", repr(counts.most_common(top + 1)[-1][0]))
+    for text, _ in counts.most_common()[top:] if top is not None else ():
+        tally.note(f"queries beyond the {top} most frequent, left out", repr(text))
     found: dict[str, str] = {}
     for place, (key, _) in enumerate(counts.most_common(top), 1):
         name = ids[key]

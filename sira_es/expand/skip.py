@@ -92,7 +92,10 @@ _QUOTED = re.compile(r'["“”„«»][^"“”„«»]+["“”„«»]')
 _OPERATORS = (
     ("AND, OR, NOT", re.compile(r"(?<=\S )(?:AND|OR)(?= \S)|(?:^| )NOT(?= \S)")),
     ("+word", re.compile(r"(?:^| )\+(?:[^\W\d_]{3,}|\"[^\"]+\")(?= |$)")),
-    ("-word", re.compile(r" -(?:[^\W\d_]{3,}|\"[^\"]+\")$")),  # at the end: elsewhere it is a dash, or an option
+    # at the beginning or the end: elsewhere it is a dash, or an option
+    ("-word", re.compile(r"^-[^\W\d_]{3,}(?= )| -(?:[^\W\d_]{3,}|\"[^\"]+\")$")),
+    ("!word", re.compile(r"(?:^| )![^\W\d_]{3,}(?= |$)")),
+    ("&& or ||", re.compile(r"(?<=\S )(?:&&|\|\|)(?= \S)")),
     ("word*", re.compile(r"(?:^| )[^\W\d_]{3,}\*(?= |$)")),
     ("word~", re.compile(r"(?:^| )(?:[^\W\d_]{3,}|\"[^\"]+\")~\d?(?= |$)")),
     ("word^2", re.compile(r"(?:^| )(?:[^\W\d_]{3,}|\"[^\"]+\")\^\d+(?:\.\d+)?(?= |$)")),

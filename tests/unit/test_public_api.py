@@ -100,3 +100,12 @@ def test_what_is_no_text_or_no_body_is_refused_in_one_line() -> None:
         for call, what in ((sira.search, "text"), (sira.expand, "text"), (sira.rewrite, "body")):
             with pytest.raises(InputError, match=f"^{what} must be a .*, not NoneType"):
                 call(nothing, "docs")
+
+
+@pytest.mark.parametrize("deadline", ["1s", -1, float("nan"), True])
+def test_a_deadline_that_is_no_number_of_seconds_is_refused_in_one_line(deadline: Any) -> None:
+    with (
+        Sira(Settings(indices={"docs": IndexSettings(text_fields=["text"])})) as sira,
+        pytest.raises(InputError, match=r"^deadline .* is not a number of seconds"),
+    ):
+        sira.expand("fan", "docs", deadline=deadline)

@@ -39,6 +39,12 @@ def test_only_the_most_frequent_are_taken_and_the_rest_is_noted(tmp_path: Path) 
     assert log.findings[-1].first == "'a'"
 
 
+def test_every_query_left_out_is_counted(tmp_path: Path) -> None:
+    file = tmp_path / "searches.txt"
+    file.write_text("a\nb\nc\nd\ne\n")
+    assert read_log(file, top=2).findings[-1].count == 3
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -27,6 +27,10 @@ QUESTIONS = [
     "search AND", "x^2", "2*3", "a~b", "not now", "and or", "€ sign", "well-known",
 ]  # fmt: skip
 OPERATORS = [
+    "-gaming laptop",
+    "laptop !gaming",
+    "laptop || notebook",
+    "laptop && notebook",
     "laptop AND fan", "laptop OR notebook", "NOT laptop", "laptop NOT fan", "jaguar -car", "+laptop fan", '+"hot laptop" fan',
     "lapt*", "laptop~", "laptop~2", "laptop^2 fan", '"hot laptop"~3 fan', "[2019 TO 2021]", "title:laptop", "text:(a b)",
     'brand:"acme corp"', "brand:[1 TO 2]",
