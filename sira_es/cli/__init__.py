@@ -98,6 +98,8 @@ def run(arguments: list[str] | None = None) -> int:
     except (BrokenPipeError, SystemExit):  # click ends so where nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
+    except ModuleNotFoundError as error:
+        return _failed(f"this command needs the package {error.name}: pip install 'sira-es[proxy]'", 2)
     except Exception as error:
         if {"-v", "--verbose"} & set(arguments):
             raise

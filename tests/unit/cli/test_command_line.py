@@ -343,3 +343,17 @@ def test_q_silences_what_is_told_and_not_the_results(capsys: pytest.CaptureFixtu
 def test_a_table_has_numbers_to_the_right(capsys: pytest.CaptureFixture[str]) -> None:
     table([["fan", "12", "+3.5%"], ["overheat", "3", "-"]], ["word", "df", "gain"])
     assert capsys.readouterr().out == "word      df  gain\nfan       12  +3.5%\noverheat   3  -\n"
+
+
+def test_a_command_whose_packages_are_not_installed_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "sira-es.yml"
+    config.write_text("indices: {docs: {text_fields: [text]}}")
+    for module in [m for m in sys.modules if m.startswith("sira_es.proxy")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert run(["proxy", "-c", str(config)]) == 2
+    assert capsys.readouterr().err == (
+        "sira-es: this command needs the package uvicorn: pip install 'sira-es[proxy]'\n"
+    )
