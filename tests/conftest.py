@@ -12,6 +12,12 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# Where a run decides about a change (CI is set), the same examples every time and no limit on their time.
+settings.register_profile("ci", derandomize=True, deadline=None)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 # A proxy of the environment must not stand between a test and a node on loopback.
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
