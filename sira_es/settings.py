@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -90,11 +91,13 @@ class ClusterSettings(_Part):
     """Where the cluster is and how to sign in. At most one of the ways to sign in may be given.
 
     `url` may name several nodes of one cluster, separated by commas, each with a path prefix. Credentials in it are
-    taken out and kept as `basic_auth`. `timeout` is in seconds, for one request. `document_security` says whether the
-    index hides documents from some users; unset, our own credentials count as unrestricted.
+    taken out and kept as `basic_auth`. `cloud_id`, as Elastic Cloud shows it, stands for the `url` that it names.
+    `timeout` is in seconds, for one request. `document_security` says whether the index hides documents from some
+    users; unset, our own credentials count as unrestricted.
     """
 
     url: Names = ["http://127.0.0.1:9200"]
+    cloud_id: str | None = None
     api_key: Secret | None = None
     bearer: Secret | None = None
     basic_auth: Secret | None = None
@@ -106,6 +109,15 @@ class ClusterSettings(_Part):
     aws: AwsSettings | None = None
     document_security: bool | None = None
     timeout: Seconds = 30.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _url_of_the_cloud_id(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or not isinstance(data.get("cloud_id"), str):
+            return data
+        if _listed(data.get("url") or []) not in ([], cls.model_fields["url"].default):
+            raise ValueError("url and cloud_id are both given; keep one")
+        return {**data, "url": [_address_in(data["cloud_id"])], "cloud_id": None}
 
     @model_validator(mode="before")
     @classmethod
@@ -372,6 +384,24 @@ def _check_environment() -> None:
 
 def _state_home() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+
+
+def _address_in(cloud_id: str) -> str:
+    """The address of Elasticsearch in a cloud id, `name:base64(host[:port]$elasticsearch[:port]$kibana)`.
+
+    Raises ValueError.
+    """
+    try:
+        host, cluster, *_ = b64decode(cloud_id.rpartition(":")[2], validate=True).decode().split("$")
+        host, _, port = host.partition(":")
+        cluster, _, own_port = cluster.partition(":")
+        address = f"https://{cluster}.{host}:{own_port or port or 443}"
+        good = bool(re.fullmatch(r"https://[\w.-]+:[0-9]+", address) and host and cluster)
+    except ValueError:
+        good = False
+    if not good:
+        raise ValueError("cloud_id is none; copy it from the page of the deployment in Elastic Cloud")
+    return address
 
 
 def _without_credentials(url: object) -> tuple[object, str]:

@@ -285,14 +285,13 @@ def fingerprint_of(text: str) -> bytes:
 
 
 def _aws_signer(region: str, service: str) -> Any:
-    import importlib
-
     from opensearchpy import AWSV4SignerAsyncAuth
 
     try:
-        credentials = importlib.import_module("botocore.session").get_session().get_credentials()
+        from botocore.session import get_session
     except ImportError:
-        raise ConfigurationError("cluster.aws needs the package boto3: pip install boto3") from None
+        raise ConfigurationError("cluster.aws needs the package botocore: pip install 'sira-es[aws]'") from None
+    credentials = get_session().get_credentials()
     if credentials is None:
         raise ConfigurationError("cluster.aws: no AWS credentials; set AWS_PROFILE, AWS_ACCESS_KEY_ID or use a role")
     return AWSV4SignerAsyncAuth(credentials, region, service)

@@ -16,6 +16,7 @@ import math
 import os
 import random
 import re
+import ssl
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -309,9 +310,7 @@ class Model:
         if isinstance(error, known.Timeout):
             return self._error("timeout", "did not answer in time; raise llm timeout or try later")
         if _is_connection(error):
-            return self._error(
-                "unreachable", "cannot be reached or broke the connection; check api_base, network and proxy"
-            )
+            return self._no_connection(error)
         if _is_unreadable(error):
             return self._error(
                 "bad answer", "answered something that is not an OpenAI-compatible answer; check api_base"
@@ -319,6 +318,14 @@ class Model:
         if status >= 500 or isinstance(error, known.APIConnectionError):
             return self._error("server error", f"failed (HTTP {status or 'none'}); try later, or check api_base")
         return self._error("bad request", f"refused the request: {self._masked(said)}")
+
+    def _no_connection(self, error: Exception) -> ModelError:
+        if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error)):
+            hint = "name the file of your CA in the variable SSL_CERT_FILE"
+            return self._error("not trusted", f"shows a certificate that is not trusted; {hint}")
+        return self._error(
+            "unreachable", "cannot be reached or broke the connection; check api_base, network and proxy"
+        )
 
     def _masked(self, text: str) -> str:
         key = self._stage.api_key.get_secret_value() if self._stage.api_key else ""

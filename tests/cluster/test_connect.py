@@ -378,7 +378,6 @@ async def test_unusable_certificate_settings_are_told_one_by_one(settings: dict[
 
 async def test_requests_are_signed_for_aws(wire: Wire, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """[apache/flink-agents#674: Serverless wants x-amz-content-sha256]"""
-    pytest.importorskip("botocore", reason="requests are signed by boto3")
     if cluster.engine.family != "opensearch":
         pytest.skip("Amazon signs for OpenSearch")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
@@ -397,7 +396,6 @@ async def test_requests_are_signed_for_aws(wire: Wire, cluster: Cluster, monkeyp
 async def test_missing_aws_credentials_say_where_they_may_come_from(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pytest.importorskip("botocore", reason="requests are signed by boto3")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))

@@ -1,14 +1,20 @@
 """Enterprise networks: a forward proxy between us and the cluster or the model, and hosts that are reached without it.
 
 What users ask of every tool of this kind: HTTP_PROXY, HTTPS_PROXY and NO_PROXY, an OpenAI-compatible base URL, another
-model for each stage; a private CA is in test_connect.py. As with Go, this machine's own addresses go through no proxy.
+model for each stage; a private CA (that of the cluster is in test_connect.py). As with Go, this machine's own addresses
+go through no proxy.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import math
+import os
+import ssl
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +22,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from cluster.security import certificates
 from sira_es.cluster.connect import connect
 from sira_es.cluster.transport import proxy_of
 from sira_es.errors import ClusterUnreachable
@@ -165,3 +172,24 @@ async def test_each_stage_has_its_own_model_and_address(node_url: str, index_nam
             await sira.expand("hot laptop", index_name, deadline=math.inf)
         assert {c["model"] for c in documents.calls} == {"documents"}
         assert {c["model"] for c in queries.calls} == {"queries"}
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_a_model_behind_a_private_ca_is_reached_where_the_system_is_told_of_it(
+    trusted: bool, tmp_path: Path, node_url: str
+) -> None:
+    """SSL_CERT_FILE is what a company's machines set for every Python program."""
+    files = certificates.make(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(files.node, files.node_key)
+    with ModelServer({}, tls=tls) as server:
+        stage = {"model": "openai/recorded", "api_base": server.api_base, "api_key": "sk-planted-model-key"}
+        config = tmp_path / "sira-es.yml"
+        config.write_text(json.dumps({"cluster": {"url": node_url}, "llm": {"queries": stage}}), "utf-8")
+        environment = {**os.environ, **({"SSL_CERT_FILE": str(files.ca)} if trusted else {})}
+        command = [sys.executable, "-m", "sira_es", "doctor", "-c", str(config), "--live", "--json"]
+        run = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, text=True)
+    said = " ".join(f"{c['detail']}; {c['remedy']}" for c in json.loads(run.stdout))
+    assert ("answered in" in said) == trusted
+    assert ("shows a certificate that is not trusted; name the file of your CA" in said) != trusted
+    assert len(server.calls) == trusted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import threading
 import time
 import unicodedata
@@ -100,12 +101,14 @@ class ModelServer:
         latency: float = 0.0,
         api_key: str | None = None,
         port: int = 0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.answers = {normal(text): answer for text, answer in (answers or {}).items()}
         self.default = default
         self.latency = latency
         self.api_key = api_key
         self.port = port
+        self.tls = tls
         self.calls: list[dict[str, Any]] = []
         """The bodies of all calls, refused ones among them."""
         self.times: list[float] = []
@@ -138,7 +141,7 @@ class ModelServer:
 
     @property
     def api_base(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}/v1"
 
     # -- its life
 
@@ -161,7 +164,7 @@ class ModelServer:
         app.router.add_get("/v1/calls", self._tell)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self.tls)
         await site.start()
         self.port = self._runner.addresses[0][1]
 

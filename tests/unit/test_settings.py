@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,38 @@ indices:
     assert docs.search.baseline == {"query": {"match": {"body": "{{query}}"}}}
     assert settings.state == Path.home() / "sira"
     assert settings.llm.queries.deadline == 0.5
+
+
+@pytest.mark.parametrize(
+    ("inside", "url"),
+    [
+        ("eu-west-1.aws.found.io$abc123$def456", "https://abc123.eu-west-1.aws.found.io:443"),
+        ("eastus.azure.elastic-cloud.com:9243$abc123$", "https://abc123.eastus.azure.elastic-cloud.com:9243"),
+        ("cloud.example:9243$abc123:9244$def456:9245", "https://abc123.cloud.example:9244"),
+    ],
+)
+def test_a_cloud_id_stands_for_the_address_that_it_names(inside: str, url: str, load: Load) -> None:
+    cloud_id = f"my-deployment:{b64encode(inside.encode()).decode()}"
+    assert load(f"cluster: {{cloud_id: '{cloud_id}', api_key: abc}}").cluster.url == [url]
+
+
+@pytest.mark.parametrize(
+    "cloud_id",
+    ["https://es.example:9200", "name:####", "name:", f"name:{b64encode(b'no dollar').decode()}",
+     f"name:{b64encode(b'host$').decode()}", f"name:{b64encode(b'evil/path?$a@b$').decode()}",
+     f"name:{b64encode(bytes([255, 254])).decode()}"],
+)  # fmt: skip
+def test_what_is_no_cloud_id_is_told_without_its_content(cloud_id: str, complaint: Complaint) -> None:
+    said = complaint(f"cluster: {{cloud_id: '{cloud_id}'}}")
+    assert "cloud_id is none; copy it" in said
+    assert cloud_id not in said
+
+
+def test_an_address_beside_a_cloud_id_is_an_error(complaint: Complaint) -> None:
+    cloud_id = f"name:{b64encode(b'host$abc$').decode()}"
+    assert "url and cloud_id are both given; keep one" in complaint(
+        f"cluster: {{cloud_id: '{cloud_id}', url: 'http://es:9200'}}"
+    )
 
 
 @pytest.mark.parametrize(
