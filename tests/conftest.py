@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import urllib.request
 from collections.abc import Iterator
 
@@ -18,6 +19,9 @@ from hypothesis import settings
 settings.register_profile("ci", derandomize=True, deadline=None)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+# A shell ignores SIGINT for what it runs in the background, and whatever is started from there would ignore it too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A proxy of the environment must not stand between a test and a node on loopback.
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
