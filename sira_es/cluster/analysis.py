@@ -40,9 +40,14 @@ class RawWord:
     others: tuple[tuple[str, ...] | None, ...] = ()
     parts: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        return hash(self.text)  # the rest follows from the text, nearly always; hashed millions of times
+
 
 def sendable(text: str) -> str:
     """The text as it may be sent: lone surrogates become spaces (of the same length), what is beyond MAX_UNITS goes."""
+    if text.isascii():
+        return text[:MAX_UNITS]
     units = text.encode("utf-16-le", "surrogatepass")[: 2 * MAX_UNITS]
     return _SURROGATE.sub(" ", units.decode("utf-16-le", "surrogatepass"))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from sira_es.cluster.analysis import RawWord, split, tokens_of
@@ -44,7 +45,7 @@ class Field:
     search_analyzer: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Asked:
     """What is asked about: fields of a concrete `index`, and `routing` values, one for each of its shards.
 
@@ -59,16 +60,16 @@ class Asked:
     enriched: Field | None
     dated: bool = False
 
-    @property
+    @cached_property
     def all_fields(self) -> tuple[Field, ...]:
         return (*self.fields, *([self.enriched] if self.enriched else []))
 
-    @property
+    @cached_property
     def carrier(self) -> Field:
         """The field in whose name texts are analysed: one that no object and no other field holds, if there is one."""
         return next((f for f in (self.main, *self.all_fields) if "." not in f.name), self.main)
 
-    @property
+    @cached_property
     def analyzers(self) -> tuple[str, ...]:
         """The search analyzers, that of the main field first, each once."""
         return tuple(dict.fromkeys([self.main.search_analyzer, *(f.search_analyzer for f in self.all_fields)]))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from sira_es.cluster.analysis import RawWord, plain_words, sendable
@@ -91,16 +92,19 @@ class _Found:
     words: dict[str, tuple[RawWord, ...]] = field(default_factory=dict)
     figures: dict[RawWord, Figures] = field(default_factory=dict)
     coverage: Coverage = _UNKNOWN
+    _scaled: dict[RawWord, Word] = field(default_factory=dict)
 
     def all_words(self) -> list[RawWord]:
         return list(dict.fromkeys(w for ws in self.words.values() for w in ws))
 
     def analysis(self, text: str, sent: str) -> Analysis:
-        words = []
-        for raw in self.words[sent]:
-            known = scaled(self.figures[raw], self.coverage.documents)
-            words.append(Word(raw.text, raw.tokens, known.df, known.enriched_df, known.exact, raw.parts))
-        return Analysis(text, tuple(words))
+        return Analysis(text, tuple([self._scaled.get(raw) or self._word(raw) for raw in self.words[sent]]))
+
+    def _word(self, raw: RawWord) -> Word:
+        known = scaled(self.figures[raw], self.coverage.documents)
+        word = Word(raw.text, raw.tokens, known.df, known.enriched_df, known.exact, raw.parts)
+        self._scaled[raw] = word
+        return word
 
     def source(self, scope: _Scope) -> str:
         figures = self.figures.values()
@@ -184,11 +188,13 @@ class DocumentFrequencies:
             words = self._texts.get((scope.key, text)) if text.strip() else ()
             if words is not None:
                 found.words[text] = words
-        self._recall(scope, found)
-        await self._read(scope, found, [t for t in dict.fromkeys(sent) if t not in found.words])
-        for text in sent:
-            found.words.setdefault(text, plain_words(text))
-        self._recall(scope, found)
+        self._recall(scope, found, found.words)
+        unread = [t for t in dict.fromkeys(sent) if t not in found.words]
+        await self._read(scope, found, unread)
+        for text in unread:
+            if text not in found.words:
+                found.words[text] = plain_words(text)
+        self._recall(scope, found, unread)
         missing = [w for w in found.all_words() if w not in found.figures]
         coverage = self._coverages.get(scope.place)
         if missing or coverage is None:
@@ -196,8 +202,8 @@ class DocumentFrequencies:
         found.coverage = coverage
         return found
 
-    def _recall(self, scope: _Scope, found: _Found) -> None:
-        for word in found.all_words():
+    def _recall(self, scope: _Scope, found: _Found, texts: Iterable[str]) -> None:
+        for word in chain.from_iterable(found.words[text] for text in texts):
             if word not in found.figures and (known := self._figures.get((scope.key, word))):
                 found.figures[word] = known
 

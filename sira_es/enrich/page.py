@@ -250,13 +250,14 @@ class PageEnricher:
             judged += judge_document(document.questions, None, rules=self._rules, human=self._human)
         words = {a.text: a.words for a in statistics.analyses}
         total = statistics.documents or 1
-        self.watch.note(
-            {
-                p.phrase: {match_key(w.text): (w.df or 0) / total for w in words.get(p.phrase, ())}
-                for p in judged
-                if p.verdict is Verdict.KEPT
-            }
-        )
+        shares = {
+            p.phrase: {match_key(w.text): (w.df or 0) / total for w in words.get(p.phrase, ())}
+            for p in judged
+            if p.verdict is Verdict.KEPT
+        }
+        self.watch.note(shares)
+        if not self.watch.held and not document.reading.gives_orders:
+            return judged
         kept = 0
         result = []
         for phrase in judged:
@@ -268,9 +269,9 @@ class PageEnricher:
     def _held_back(self, phrase: Phrase, document: _Document, kept: int) -> Phrase:
         """A kept phrase, or why it is held back after all; `kept` of the document have been kept before."""
         if self.watch.holds(phrase.phrase):
-            return replace(phrase, verdict=Verdict.BLOCKED, reason="in the terms of too many documents")
+            return phrase.judged(Verdict.BLOCKED, "in the terms of too many documents")
         if document.reading.gives_orders and kept >= MOST_OF_ORDERS:
-            return replace(phrase, verdict=Verdict.CAPPED, reason=GIVES_ORDERS)
+            return phrase.judged(Verdict.CAPPED, GIVES_ORDERS)
         return phrase
 
     def _result(self, document: _Document, phrases: Sequence[Phrase]) -> Enriched:

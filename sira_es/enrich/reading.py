@@ -24,13 +24,18 @@ _INLINE = frozenset(
 )
 _KNOWN = _BLOCKS | _INLINE
 _HIDDEN = frozenset({"script", "style"})
-_ENCODED = re.compile(r"[A-Za-z0-9+/=_-]{400,}")
+_SHORTEST_ENCODED = 400
+_ENCODED = re.compile(rf"[A-Za-z0-9+/=_-]{{{_SHORTEST_ENCODED},}}")
 _ODD = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd-\uffff\ue000-\uf8ff]")  # control, replacement, private use
+_PLAIN_ASCII = bytes(c for c in range(0x7F) if not _ODD.match(chr(c)))
 _ORDERS = re.compile(
     r"\b(?:ignore|disregard|forget|override)\b[^.\n]{0,40}\b(?:above|previous|prior|preceding|earlier|instructions?)\b"
     r"|\b(?:system prompt|you are now|new instructions?:|respond only with|output only|answer only with)\b"
 )
-_HINTS = ("ignore", "disregard", "forget", "override", "system prompt", "you are now", "instruction", "only")
+_HINTS = (
+    "ignore", "disregard", "forget", "override", "system prompt", "you are now", "new instruction", "respond only with",
+    "output only", "answer only with",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +98,16 @@ def _plain(text: str) -> str:
 def _is_binary(text: str) -> bool:
     """Mostly what nobody reads: control and replacement characters, or unbroken runs such as base64."""
     sample = text[:10_000]
-    odd = len(_ODD.findall(sample))
-    encoded = sum(len(run[0]) for run in _ENCODED.finditer(sample))
+    odd = len(sample.encode().translate(None, _PLAIN_ASCII)) if sample.isascii() else len(_ODD.findall(sample))
+    half = _SHORTEST_ENCODED // 2  # a run of twice the length covers one of these blocks
+    unbroken = any(" " not in sample[at : at + half] for at in range(0, len(sample) - half + 1, half))
+    encoded = sum(len(run[0]) for run in _ENCODED.finditer(sample)) if unbroken else 0
     return odd > len(sample) / 10 or encoded > len(sample) / 2
 
 
 def _gives_orders(text: str) -> bool:
     lowered = text.casefold()
-    return any(hint in lowered for hint in _HINTS) and _ORDERS.search(lowered) is not None
+    return any(map(lowered.__contains__, _HINTS)) and _ORDERS.search(lowered) is not None
 
 
 def _parts(values: Mapping[str, tuple[str, ...]], room: int) -> tuple[tuple[Mapping[str, tuple[str, ...]], ...], float]:

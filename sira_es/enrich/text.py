@@ -17,8 +17,11 @@ def text_values(source: Mapping[str, Any], fields: Sequence[str]) -> dict[str, t
 
     A multi-field (`title.english`) has its parent's values.
     """
-    found = {}
+    found: dict[str, tuple[str, ...]] = {}
     for name in fields:
+        if isinstance(value := source.get(name), str) and "." not in name:
+            found[name] = (value,)
+            continue
         values = tuple(_at(source, name.split(".")))
         if not values and "." in name:
             values = tuple(_at(source, name.split(".")[:-1]))

@@ -59,13 +59,13 @@ class Watch:
         """Count the kept phrases of one document, each with the shares of the documents whose texts have its words."""
         keys = [match_key(phrase) for phrase in kept]
         for key, shares in zip(keys, kept.values(), strict=True):
-            if shares and (often := {word: share for word, share in shares.items() if share > RARE}):
+            if often := {word: share for word, share in shares.items() if share > RARE}:
                 self._in_texts.update(often)
                 if len(often) == len(shares):
                     self._in_texts[f"={key}"] = min(often.values())
         if not self._counting:
             return
-        self._counts.update({f"={key}" for key in keys} | {word for key in keys for word in key.split()})
+        self._counts.update({f"={key}" for key in keys}.union(*[key.split() for key in keys]))
         self._documents += 1
         if len(self._counts) > MOST_COUNTED:
             self._counts = Counter(dict(self._counts.most_common(MOST_COUNTED // 2)))

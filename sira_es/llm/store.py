@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from sira_es.errors import ConfigurationError, ModelError
@@ -38,12 +39,23 @@ CREATE INDEX answers_spent ON answers (model, created, cost);
 """
 COLUMNS = "key, text, model, prompt_tokens, completion_tokens, cost"
 BUSY_SECONDS = 30.0
+_encoded = json.JSONEncoder(sort_keys=True).encode
+_OPTIONS = _encoded(dict(OPTIONS))
 
 
 def key_of(name: str, prompt: Prompt) -> str:
-    """SHA-256 of what determines an answer: source name, prompt version and messages, options of a call."""
-    parts = [name, prompt.kind, prompt.version, [dict(m) for m in prompt.messages], dict(OPTIONS)]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    """SHA-256 of what determines an answer, as a JSON array: source name, kind and version of the prompt, messages, options."""
+    *before, last = prompt.messages
+    digest = _begun(name, prompt.kind, prompt.version, tuple(tuple(m.items()) for m in before)).copy()
+    digest.update(f"{_encoded(dict(last))}], {_OPTIONS}]".encode())
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _begun(name: str, kind: str, version: str, messages: tuple[tuple[tuple[str, str], ...], ...]) -> hashlib._Hash:
+    """The digest of all before the last message, which thousands of prompts have in common."""
+    listed = _encoded([name, kind, version, [dict(m) for m in messages]]).removesuffix("]]")
+    return hashlib.sha256(f"{listed}{', ' if messages else ''}".encode())
 
 
 class AnswerStore:

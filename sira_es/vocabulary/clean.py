@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from sira_es.vocabulary.model import Phrase, Proposal, Verdict
@@ -106,7 +106,7 @@ def clean_document(
     if not questions:
         text = "\n".join(normalise(v).casefold() for v in values)
         phrases = [
-            replace(p, verdict=Verdict.PRESENT, reason="the text has it")
+            p.judged(Verdict.PRESENT, "the text has it")
             if p.verdict is None and _holds(text, p.phrase.casefold())
             else p
             for p in phrases
@@ -123,7 +123,8 @@ def scripts_of(text: str, language: str = "") -> frozenset[str]:
 def normalise(text: str) -> str:
     """Text in Unicode NFC: characters of category C are spaces, white space is single and not at the ends."""
     if text.isascii():
-        return " ".join(text.translate(_ASCII_CONTROL).split())
+        spaced = text if text.isprintable() else text.translate(_ASCII_CONTROL)
+        return " ".join(spaced.split()) if "  " in spaced else spaced.strip(" ")
     text = unicodedata.normalize("NFC", text)
     control = {ord(c): " " for c in set(text) if unicodedata.category(c)[0] == "C" and not c.isspace()}
     return " ".join((text.translate(control) if control else text).split())
@@ -166,21 +167,21 @@ def _clean(proposal: Proposal, limits: _Limits, scripts: frozenset[str], allowed
     p = proposal.confidence
     number = isinstance(p, int | float) and not math.isnan(p)
     phrase = Phrase(
-        phrase=text,
-        confidence=min(1.0, p) if number and p > 0 else _LEAST_CONFIDENCE,
-        stands_for=normalise(proposal.stands_for) if proposal.stands_for else "",
-        own=proposal.own,
+        text,
+        min(1.0, p) if number and p > 0 else _LEAST_CONFIDENCE,
+        normalise(proposal.stands_for) if proposal.stands_for else "",
+        proposal.own,
     )
     if not text:
-        return replace(phrase, verdict=Verdict.MALFORMED, reason="it has no word")
+        return phrase.judged(Verdict.MALFORMED, "it has no word")
     if len(text) > limits.characters:
-        return replace(phrase, verdict=Verdict.MALFORMED, reason=f"longer than {limits.characters} characters")
+        return phrase.judged(Verdict.MALFORMED, f"longer than {limits.characters} characters")
     if len(text.split()) > limits.words:
-        return replace(phrase, verdict=Verdict.MALFORMED, reason=f"more than {limits.words} words")
+        return phrase.judged(Verdict.MALFORMED, f"more than {limits.words} words")
     if not number:
-        return replace(phrase, verdict=Verdict.MALFORMED, reason="its confidence is not a number")
+        return phrase.judged(Verdict.MALFORMED, "its confidence is not a number")
     if foreign := _foreign_script(text, scripts, allowed):
-        return replace(phrase, verdict=Verdict.SCRIPT, reason=f"no {foreign} script is in use here")
+        return phrase.judged(Verdict.SCRIPT, f"no {foreign} script is in use here")
     return phrase
 
 
@@ -198,8 +199,13 @@ def _scripts(text: str) -> frozenset[str]:
     """The scripts of a text's letters: first words of Unicode names, those of the plain form of a variant (NFKC)."""
     if text.isascii():
         return _LATIN if _ASCII_LETTER.search(text) else frozenset()
-    plain = unicodedata.normalize("NFKC", "".join(sorted(set(text))))
-    names = (unicodedata.name(c, "NAMELESS").split()[0] for c in set(plain) if unicodedata.category(c)[0] == "L")
+    return frozenset().union(*map(_scripts_of_character, set(text)))
+
+
+@lru_cache(maxsize=20_000)
+def _scripts_of_character(character: str) -> frozenset[str]:
+    letters = (c for c in unicodedata.normalize("NFKC", character) if unicodedata.category(c)[0] == "L")
+    names = (unicodedata.name(c, "NAMELESS").split()[0] for c in letters)
     return frozenset(_SAME_SCRIPT.get(name, name) for name in names)
 
 
@@ -211,7 +217,7 @@ def _distinct(phrases: Iterable[Phrase]) -> list[Phrase]:
         phrase = result[place]
         kept = best.setdefault(match_key(phrase.phrase), phrase)
         if kept is not phrase:
-            result[place] = replace(phrase, verdict=Verdict.REPEATED, reason=f"the same as '{kept.phrase}'")
+            result[place] = phrase.judged(Verdict.REPEATED, f"the same as '{kept.phrase}'")
     return result
 
 
@@ -219,7 +225,7 @@ def _first_of(phrases: Iterable[Phrase], limit: int) -> tuple[Phrase, ...]:
     """The phrases with all but the `limit` most confident ones capped."""
     result = list(phrases)
     for place in _by_confidence(result)[limit:]:
-        result[place] = replace(result[place], verdict=Verdict.CAPPED, reason=f"more than {limit} phrases")
+        result[place] = result[place].judged(Verdict.CAPPED, f"more than {limit} phrases")
     return tuple(result)
 
 

@@ -94,7 +94,9 @@ def share(df: int | None, documents: int | None) -> float | None:
     """df/N, in [0, 1]; None where either is unknown."""
     if df is None or documents is None:
         return None
-    return min(df / documents, 1.0) if documents > 0 else 0.0
+    if documents <= 0:
+        return 0.0
+    return df / documents if df < documents else 1.0
 
 
 def judge_query(
@@ -125,7 +127,7 @@ def judge_query(
     terms = [_term(c, own_tokens, statistics.documents, rules, human) for c in candidates.values()]
     ordered = _ordered(terms, rules.max_terms)
     judged = settled(tuple(_unless_blocked(p, human) for p in phrases), ordered)
-    return own, ordered, tuple(_without_tokens(p) if p.verdict is None else p for p in judged)
+    return own, ordered, tuple(p.judged(*_WITHOUT_TOKENS) if p.verdict is None else p for p in judged)
 
 
 def judge_document(
@@ -136,19 +138,23 @@ def judge_document(
     `statistics` holds the phrases without a verdict in their order. None: the index has no say (questions), only people
     have. Raises ValueError where the analyses do not fit the phrases.
     """
-    judged = [_unless_blocked(p, human) for p in phrases]
+    judged = [_unless_blocked(p, human) for p in phrases] if human.block else list(phrases)
     places = [i for i, p in enumerate(phrases) if p.verdict is None]
     words: dict[int, tuple[Word, ...]] = {}
     if statistics is not None:
-        words = dict(zip(places, (a.words for a in statistics.analyses), strict=True))
+        words = dict(zip(places, [a.words for a in statistics.analyses], strict=True))
     documents = statistics.documents if statistics else None
     seen: dict[tuple[str, ...], Phrase] = {}
     for i in sorted(places, key=lambda i: -phrases[i].confidence):
-        phrase = judged[i] = _judged_in_document(judged[i], words.get(i), documents, rules, human)
-        tokens = tuple(token for word in words.get(i, ()) for token in word.tokens) or (phrase.phrase,)
-        first = seen.setdefault(tokens, phrase) if phrase.verdict is Verdict.KEPT else phrase
+        phrase = judged[i]
+        if phrase.verdict is None:
+            phrase = judged[i] = phrase.judged(*_in_document(phrase, words.get(i), documents, rules, human))
+        if phrase.verdict is not Verdict.KEPT:
+            continue
+        tokens = tuple([token for word in words.get(i, ()) for token in word.tokens]) or (phrase.phrase,)
+        first = seen.setdefault(tokens, phrase)
         if first is not phrase:
-            judged[i] = replace(phrase, verdict=Verdict.REPEATED, reason=f"the same tokens as '{first.phrase}'")
+            judged[i] = phrase.judged(Verdict.REPEATED, f"the same tokens as '{first.phrase}'")
     return tuple(judged)
 
 
@@ -163,31 +169,30 @@ def _distinct(words: Iterable[Word]) -> tuple[Word, ...]:
 def _unless_blocked(phrase: Phrase, human: HumanTerms) -> Phrase:
     if not human.block or match_key(phrase.phrase) not in human.block:
         return phrase
-    return replace(phrase, verdict=Verdict.BLOCKED, reason="a person blocked it")
+    return phrase.judged(Verdict.BLOCKED, "a person blocked it")
 
 
-def _without_tokens(phrase: Phrase) -> Phrase:
-    return replace(phrase, verdict=Verdict.MALFORMED, reason="the index's analyzer leaves nothing of it")
+_WITHOUT_TOKENS = (Verdict.MALFORMED, "the index's analyzer leaves nothing of it")
 
 
-def _judged_in_document(
+def _in_document(
     phrase: Phrase, words: tuple[Word, ...] | None, documents: int | None, rules: Rules, human: HumanTerms
-) -> Phrase:
-    if phrase.verdict is Verdict.BLOCKED:
-        return phrase
-    surfaces = phrase.phrase.split() if words is None else [w.text for w in words]
-    said = human.block or human.allow
-    keys = {match_key(phrase.phrase), *map(match_key, surfaces)} if said else frozenset()
-    if keys & human.block:
-        return replace(phrase, verdict=Verdict.BLOCKED, reason="a person blocked a word of it")
+) -> tuple[Verdict, str]:
+    """What becomes of a phrase, and why not."""
+    allowed = False
+    if human.block or human.allow:
+        surfaces = phrase.phrase.split() if words is None else [w.text for w in words]
+        keys = {match_key(phrase.phrase), *map(match_key, surfaces)}
+        if keys & human.block:
+            return Verdict.BLOCKED, "a person blocked a word of it"
+        allowed = not keys.isdisjoint(human.allow)
     if words is None:
-        return replace(phrase, verdict=Verdict.KEPT)
+        return Verdict.KEPT, ""
     if not words:
-        return _without_tokens(phrase)
-    common = all((share(w.df, documents) or 0.0) > rules.max_df for w in words)
-    if common and not keys & human.allow:
-        return replace(phrase, verdict=Verdict.COMMON, reason="even its rarest word is in too many documents")
-    return replace(phrase, verdict=Verdict.KEPT)
+        return _WITHOUT_TOKENS
+    if not allowed and all((share(w.df, documents) or 0.0) > rules.max_df for w in words):
+        return Verdict.COMMON, "even its rarest word is in too many documents"
+    return Verdict.KEPT, ""
 
 
 def _term(candidate: _Candidate, own_tokens: set[str], documents: int | None, rules: Rules, human: HumanTerms) -> Term:

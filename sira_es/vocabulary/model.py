@@ -58,6 +58,10 @@ class Phrase:
     verdict: Verdict | None = None
     reason: str = ""
 
+    def judged(self, verdict: Verdict, reason: str = "") -> Phrase:
+        """The same phrase with a verdict."""
+        return Phrase(self.phrase, self.confidence, self.stands_for, self.own, verdict, reason)
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -206,7 +210,7 @@ def settled(phrases: tuple[Phrase, ...], terms: tuple[Term, ...]) -> tuple[Phras
             found.setdefault(phrase, []).append(term.verdict)
     final = {Verdict.BLOCKED, Verdict.MALFORMED, Verdict.SCRIPT, Verdict.REPEATED}
     return tuple(
-        replace(p, verdict=min(found[p.phrase], key=_OF_WORDS.index))
+        p.judged(min(found[p.phrase], key=_OF_WORDS.index), p.reason)
         if p.verdict not in final and p.phrase in found
         else p
         for p in phrases

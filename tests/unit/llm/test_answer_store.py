@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import sqlite3
 import subprocess
 import sys
@@ -195,6 +197,16 @@ def test_the_key_depends_on_all_that_determines_an_answer() -> None:
 
 def test_the_key_does_not_depend_on_the_id() -> None:
     assert key_of("m", PROMPT) == key_of("m", replace(PROMPT, id="another"))
+
+
+@pytest.mark.parametrize("messages", [({"role": "user", "content": '\u00fc "x"'},), PROMPT.messages])
+def test_a_key_is_the_hash_of_one_json_array_so_that_answers_outlive_an_upgrade(
+    messages: tuple[dict[str, str], ...],
+) -> None:
+    prompt = replace(PROMPT, messages=messages)
+    options = {"temperature": 0, "response_format": {"type": "json_object"}, "max_tokens": 2000}
+    parts = ["m", prompt.kind, prompt.version, list(messages), options]
+    assert key_of("m", prompt) == hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 # -- the source in front of which it stands
