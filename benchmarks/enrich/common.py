@@ -33,8 +33,11 @@ SETTINGS = IndexSettings(text_fields=FIELDS)
 FAQ = data_file("examples", "stackfaq")
 
 
-def documents(count: int) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Id, source and answer: the FAQ over and over, its sentences in another order each time, so that no text repeats."""
+def documents(count: int, joined: int = 1) -> Iterator[tuple[str, dict[str, str], str]]:
+    """Id, source and answer: the FAQ over and over, its sentences in another order each time, so that no text repeats.
+
+    A text is that of `joined` rows, of about 0.4 KB each.
+    """
     with gzip.open(FAQ / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     with gzip.open(FAQ / "recorded" / "documents.jsonl.gz", "rt", encoding="utf-8") as lines:
@@ -43,15 +46,16 @@ def documents(count: int) -> Iterator[tuple[str, dict[str, str], str]]:
     for number in range(count):
         row = rows[number % len(rows)]
         key = row.get("_id") or row["id"]
-        sentences = row["text"].split(". ")
+        texts = [rows[(number + 89 * further) % len(rows)]["text"] for further in range(joined)]
+        sentences = " ".join(texts).split(". ")
         chance.shuffle(sentences)
         source = {"title": row.get("title", ""), "text": f"{'. '.join(sentences)} ({number})"}
         yield str(number), source, answers[key]
 
 
-async def load(cluster: Cluster, index: str, count: int) -> Target:
+async def load(cluster: Cluster, index: str, count: int, joined: int = 1) -> Target:
     await create_index(cluster, index)
-    await index_documents(cluster, index, ((key, source) for key, source, _ in documents(count)))
+    await index_documents(cluster, index, ((key, source) for key, source, _ in documents(count, joined)))
     await ensure_fields(cluster, await describe(cluster, index, FIELDS), "text")
     return await describe(cluster, index, FIELDS)
 
@@ -63,11 +67,11 @@ def make_job(cluster: Cluster, target: Target, folder: Path, store: AnswerStore)
     return Enrichment(cluster, frequencies, target, page, Ledger(folder / "ledger.sqlite"), text_fields=FIELDS)
 
 
-def fill_store(job: Enrichment, store: AnswerStore, count: int) -> None:
+def fill_store(job: Enrichment, store: AnswerStore, count: int, joined: int = 1) -> None:
     """Put an answer for every document into the store, as earlier calls would have."""
     page = job._page
     store._writer.execute("PRAGMA synchronous = OFF")
-    for key, source, answer in documents(count):
+    for key, source, answer in documents(count, joined):
         for prompt in page.prompts(key, source):
             store.put(key_of("openai/bench", prompt), Answer(answer, "openai/bench", 400, 30, 0.0002))
 

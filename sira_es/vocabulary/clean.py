@@ -32,7 +32,6 @@ _IN_DOCUMENT = _Limits(words=4, characters=64, phrases=10)
 _QUESTION = _Limits(words=12, characters=120, phrases=4)
 _LEAST_CONFIDENCE = 0.01
 _RUN = re.compile(r"[a-z0-9_]+")
-_ASCII_CONTROL = dict.fromkeys([*range(0x20), 0x7F], " ")
 _ASCII_LETTER = re.compile(r"[A-Za-z]")
 _LATIN = frozenset({"LATIN"})
 
@@ -101,7 +100,9 @@ def clean_document(
     longer, fewer, and never `present`.
     """
     limits = _QUESTION if questions else _IN_DOCUMENT
-    scripts = _scripts("".join(values)) | {"LATIN"}
+    scripts = _LATIN
+    if not all(p.phrase.isascii() for p in proposals):
+        scripts |= _scripts("".join(values))
     phrases = _distinct(_clean(p, limits, scripts, allowed) for p in proposals)
     if not questions:
         text = "\n".join(normalise(v).casefold() for v in values)
@@ -122,12 +123,15 @@ def scripts_of(text: str, language: str = "") -> frozenset[str]:
 
 def normalise(text: str) -> str:
     """Text in Unicode NFC: characters of category C are spaces, white space is single and not at the ends."""
-    if text.isascii():
-        spaced = text if text.isprintable() else text.translate(_ASCII_CONTROL)
-        return " ".join(spaced.split()) if "  " in spaced else spaced.strip(" ")
-    text = unicodedata.normalize("NFC", text)
-    control = {ord(c): " " for c in set(text) if unicodedata.category(c)[0] == "C" and not c.isspace()}
-    return " ".join((text.translate(control) if control else text).split())
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    elif text.isprintable() and "  " not in text:
+        return text.strip(" ")
+    spaced = " ".join(text.split())
+    if spaced.isprintable():
+        return spaced
+    control = {ord(c): " " for c in set(spaced) if unicodedata.category(c)[0] == "C"}
+    return " ".join(spaced.translate(control).split())
 
 
 @lru_cache(maxsize=20_000)
