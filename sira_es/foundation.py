@@ -17,7 +17,9 @@ from sira_es.cluster.target import Target, describe
 from sira_es.dsl.compile import Coverage as CoverageKind
 from sira_es.dsl.compile import Shape
 from sira_es.dsl.fields import Fields
+from sira_es.enrich.batches import BatchedSource
 from sira_es.enrich.ledger import Ledger
+from sira_es.enrich.notes import Notes
 from sira_es.errors import ConfigurationError, InputError
 from sira_es.expand import (
     Expander,
@@ -37,6 +39,7 @@ Sides = Literal["both", "queries", "documents", "baseline"]
 
 TARGET_SECONDS = 60.0
 STORE = "answers.sqlite"
+NOTES = "batches.sqlite"
 
 
 class Foundation:
@@ -70,6 +73,7 @@ class Foundation:
         self._terms = TermStore(settings.state / "terms.sqlite")
         self._signed_in = False
         self._ledger: Ledger | None = None
+        self._notes: Notes | None = None
         self._clause_limit: int | None = None
         self._query_fields: dict[str, tuple[float, Fields]] = {}
         self._targets: dict[str, tuple[float, Target]] = {}
@@ -104,6 +108,8 @@ class Foundation:
         self._terms.close()
         if self._ledger is not None:
             self._ledger.close()
+        if self._notes is not None:
+            self._notes.close()
 
     def _require_open(self) -> None:
         if self._closed:
@@ -180,17 +186,24 @@ class Foundation:
         stage: LlmStage = getattr(self.settings.llm, side)
         if stage.model is None:
             known = side == "queries" and (self.settings.state / STORE).exists()
-            return self._stored(NoModel(RecordedAnswers.name)) if known else None
+            return self.stored(NoModel(RecordedAnswers.name)) if known else None
         if not self._ask_model:
-            return self._stored(NoModel(stage.model))
+            return self.stored(NoModel(stage.model))
         model = Model(stage)
         source: AnswerSource = Guarded(model, usable=_usable) if side == "queries" else model
-        return self._stored(self._watch(source), stage.max_cost_per_day)
+        if side == "documents" and (self.settings.state / NOTES).exists():
+            source = BatchedSource(model.name, self.notes(), model)
+        return self.stored(self._watch(source), stage.max_cost_per_day)
 
-    def _stored(self, source: AnswerSource, max_cost_per_day: float | None = None) -> StoredSource:
+    def stored(self, source: AnswerSource, max_cost_per_day: float | None = None) -> StoredSource:
+        """A source with the store of the state folder in front."""
+        return StoredSource(source, self.store(), usable=_usable, max_cost_per_day=max_cost_per_day)
+
+    def store(self) -> AnswerStore:
+        """The answers of the state folder."""
         if self._store is None:
             self._store = AnswerStore(self.settings.state / STORE)
-        return StoredSource(source, self._store, usable=_usable, max_cost_per_day=max_cost_per_day)
+        return self._store
 
     @property
     def terms(self) -> TermStore:
@@ -202,6 +215,12 @@ class Foundation:
         await self.shape(index)
         if self._recorded["queries"] is None and self._ask_model and self.settings.llm.queries.model:
             await Model(self.settings.llm.queries).prepare()
+
+    def notes(self) -> Notes:
+        """The notes of batches of the state folder."""
+        if self._notes is None:
+            self._notes = Notes(self.settings.state / NOTES)
+        return self._notes
 
     def ledger(self) -> Ledger:
         """The ledger of the state folder."""

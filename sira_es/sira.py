@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
+import logging
 import math
 import threading
 import time
@@ -27,6 +28,7 @@ from sira_es.dsl.compile import Mode, compile_search, fill, original_query
 from sira_es.dsl.fields import Fields, fields_of
 from sira_es.dsl.locate import Passed, locate
 from sira_es.dsl.rewrite import encoded, rewrite_dict
+from sira_es.enrich.batches import BatchedSource, Batching, owner_of
 from sira_es.enrich.follow import RETRY_SECONDS, follow
 from sira_es.enrich.job import Enrichment
 from sira_es.enrich.page import PageEnricher
@@ -43,15 +45,18 @@ from sira_es.expand import (
     warm,
     why_not,
 )
-from sira_es.foundation import TARGET_SECONDS, Foundation, Sides, closed, require
+from sira_es.foundation import NOTES, TARGET_SECONDS, Foundation, Sides, closed, require
 from sira_es.llm.answer import collection_description
+from sira_es.llm.batch import BatchModel
 from sira_es.llm.model import AnswerSource, Model
 from sira_es.llm.prompts import collection_prompt
 from sira_es.llm.recorded import RecordedAnswers
-from sira_es.llm.store import NoModel, StoredSource
+from sira_es.llm.store import NoModel, StoredSource, midnight
 from sira_es.settings import Settings, load_settings
 
 __all__ = ["AsyncSira", "Hit", "SearchResult", "Sides", "Sira"]
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -160,7 +165,7 @@ class AsyncSira(Foundation):
         source, stage = self.answers("queries"), self.settings.llm.queries
         if isinstance(source, RecordedAnswers):
             source.name = stage.model or source.name
-            source = self._stored(source)
+            source = self.stored(source)
         elif stage.model is None:
             raise ConfigurationError("no model for queries; set llm.queries.model, or use --recorded FILE")
         expander = Expander(await self.frequencies(), source)
@@ -316,17 +321,58 @@ class AsyncSira(Foundation):
         query: Mapping[str, Any] | None = None,
         part: tuple[int, int] = (0, 1),
         concurrency: int | None = None,
+        batch: bool = False,
         on_progress: Callable[[Progress], None] = lambda _: None,
+        on_wait: Callable[[str], None] = lambda _: None,
     ) -> EnrichReport:
         """Add `enriched_terms` to every pending or stale document. Adds the two fields to the mapping where they lack.
 
-        `part` (i, n) works on the i-th, from 0, of n disjoint parts. Raises ConfigurationError, ClusterError,
-        ModelError; what fails for single documents is in the report.
+        `part` (i, n) works on the i-th, from 0, of n disjoint parts. `batch`: have the answers made in batches, within a
+        day; `on_wait` is told how far they are, and a run that was interrupted is gone on with by the next. Raises
+        ConfigurationError, ClusterError, ModelError; what fails for single documents is in the report.
         """
-        page = await self._page(index, concurrency=concurrency)
+        stage = self.settings.llm.documents
+        if batch and (stage.model is None or self._recorded["documents"]):
+            raise ConfigurationError(
+                "only a model is asked in batches; set llm.documents.model, without recorded answers"
+            )
+        source = self.stored(BatchedSource(stage.model or "", self.notes())) if batch else None
+        page = await self._page(index, concurrency=concurrency, source=source)
         await self._preflight(index)
         await self.prepare(index)
-        return await (await self._job(index, page)).run(limits, query=query, part=part, on_progress=on_progress)
+        job = await self._job(index, page)
+        if not batch:
+            self._tell_of_batches(job)
+            return await job.run(limits, query=query, part=part, on_progress=on_progress)
+        batching = Batching(
+            job,
+            BatchModel(stage),
+            self.store(),
+            self.notes(),
+            owner_of(job.key, stage),
+            limits or Limits(),
+            self._most_cost(limits.cost if limits else None),
+            on_wait,
+        )
+        return await batching.run(query=query, part=part, on_progress=on_progress)
+
+    def _most_cost(self, limit: float | None) -> float | None:
+        """The limit of a run, or what is left of the day's where that is less."""
+        stage = self.settings.llm.documents
+        if stage.max_cost_per_day is None:
+            return limit
+        left = stage.max_cost_per_day - self.store().spent_since(midnight(), stage.model or "")
+        return left if limit is None else min(left, limit)
+
+    def _tell_of_batches(self, job: Enrichment) -> None:
+        if (self.settings.state / NOTES).exists() and (
+            out := self.notes().open(owner_of(job.key, self.settings.llm.documents))
+        ):
+            log.warning(
+                "%d batches with %d questions are out; what they ask is left to them: 'sira-es enrich --batch' collects it",
+                len(out),
+                sum(noted.questions for noted in out),
+            )
 
     async def follow(
         self,
@@ -346,12 +392,16 @@ class AsyncSira(Foundation):
         """
         budget = Budget(limits)
         place = ("", "")
+        told = False
 
         async def one_pass() -> EnrichReport | None:
-            nonlocal place
+            nonlocal place, told
             self._targets.pop(index, None)
             await self.prepare(index)
             job = await self._job(index, await self._page(index, concurrency=concurrency))
+            if not told:
+                self._tell_of_batches(job)
+                told = True
             place = await job.forget_deleted(place)
             if query is None and await job.is_idle(RETRY_SECONDS):
                 return None
@@ -375,14 +425,18 @@ class AsyncSira(Foundation):
         """
         source = self.answers("documents")
         if isinstance(source, StoredSource):
-            assert self._store is not None  # noqa: S101  made together with the source
-            source = StoredSource(NoModel(source.name), self._store, usable=lambda prompt, answer: False)
+            source = self.stored(NoModel(source.name))
         page = await self._page(index, source=source)
         await self._preflight(index)
         return await (await self._job(index, page)).rejudge(query=query, part=part, on_progress=on_progress)
 
     async def plan(
-        self, index: str, *, query: Mapping[str, Any] | None = None, concurrency: int | None = None
+        self,
+        index: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        concurrency: int | None = None,
+        batch: bool = False,
     ) -> dict[str, Any]:
         """What `enrich` would take: documents, calls, tokens, cost, seconds. Calls no model, writes nothing."""
         settings, stage = self.settings.index(index), self.settings.llm.documents
@@ -397,6 +451,7 @@ class AsyncSira(Foundation):
             query=query,
             concurrency=concurrency or stage.concurrency,
             questions=settings.questions,
+            batch=batch,
         )
 
     async def undo(self, index: str, *, query: Mapping[str, Any] | None = None) -> int:

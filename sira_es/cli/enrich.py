@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,9 @@ from sira_es.errors import InputError, SiraError
 @click.command()
 @click.option("--index", required=True, help="Index, alias or data stream.")
 @click.option("--dry-run", is_flag=True, help="Say what it would take; nothing is written, no model is called.")
+@click.option(
+    "--batch", is_flag=True, help="Ask in batches: answered within a day, at half the price with most providers."
+)
 @click.option("--follow", is_flag=True, help="Stay, and enrich what is new or changed; Ctrl-C ends it.")
 @click.option("--rejudge", is_flag=True, help="Judge enriched documents again from stored answers; no model is called.")
 @click.option("--undo", is_flag=True, help="Remove what was added.")
@@ -44,6 +47,8 @@ def enrich(options: Options, index: str, recorded: Path | None, **given: Any) ->
     ways = [way for way in ("dry_run", "follow", "rejudge", "undo", "template") if given[way]]
     if len(ways) > 1:
         raise click.UsageError(f"{' and '.join('--' + way.replace('_', '-') for way in ways)} cannot be used together")
+    if given["batch"]:
+        _refuse_batch(ways, recorded)
     for way in ways:
         _refuse_unheeded(way, {**given, "recorded": recorded})
     query = _query(given["query"])
@@ -82,6 +87,12 @@ def _refuse_unheeded(way: str, given: Mapping[str, Any]) -> None:
         if given[name] is not None:
             option = "slice" if name == "part" else name.replace("_", "-")
             raise click.UsageError(f"--{option} has no effect with --{way.replace('_', '-')}; leave it out")
+
+
+def _refuse_batch(ways: Sequence[str], recorded: Path | None) -> None:
+    refused = [f"--{way}" for way in ways if way != "dry_run"] + (["--recorded"] if recorded else [])
+    if refused:
+        raise click.UsageError(f"--batch has no effect with {refused[0]}; leave one of them out")
 
 
 def _ended(options: Options, report: EnrichReport) -> int:
@@ -133,7 +144,15 @@ async def _enrich(
                 return await sira.rejudge(index, query=query, part=part, on_progress=report)
             if given["follow"]:
                 return await sira.follow(index, limits=limits, query=query, on_progress=report, on_trouble=_trouble)
-            return await sira.enrich(index, limits=limits, query=query, part=part, on_progress=report)
+            return await sira.enrich(
+                index,
+                limits=limits,
+                query=query,
+                part=part,
+                batch=given["batch"],
+                on_progress=report,
+                on_wait=lambda line: options.say(f"sira-es: {line}"),
+            )
 
 
 def _trouble(error: SiraError) -> None:
@@ -153,7 +172,7 @@ async def _plan(
     from sira_es.sira import AsyncSira
 
     async with AsyncSira(_settings(options, given), document_answers=recorded) as sira:
-        return await sira.plan(index, query=query)
+        return await sira.plan(index, query=query, batch=given["batch"])
 
 
 def _settings(options: Options, given: Mapping[str, Any]) -> Any:
@@ -168,7 +187,10 @@ def _show_plan(plan: dict[str, Any]) -> None:
     click.echo(f"to ask      {plan['calls']} calls, about {plan['tokens']} tokens, {cost}")
     if recorded := plan.get("recorded"):
         click.echo(f"recorded    {recorded['found']} answers found in the file, {recorded['missing']} missing")
-    click.echo(f"time        about {plan['seconds']:.0f} s at the configured limits")
+    limits = (
+        f"about {plan['seconds']:.0f} s at the configured limits" if plan["seconds"] is not None else "up to 24 hours"
+    )
+    click.echo(f"time        {limits}")
     growth = plan["growth"]
     share = "" if growth["share"] is None else f", {growth['share']:.0%} of the index"
     click.echo(f"growth      about {growth['bytes'] / 1e6:.1f} MB a copy{share}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +21,9 @@ from sira_es.enrich.paging import PAGE, each_page
 from sira_es.enrich.passes import HASHED, Shard, checkpoints, made_otherwise, pending_query, shards_of, wanted
 from sira_es.enrich.report import Budget, EnrichReport, Limits, Progress
 from sira_es.enrich.watch import Watch
-from sira_es.enrich.writing import as_found, forget_deleted, take_out, trial, with_terms, write
+from sira_es.enrich.writing import as_found, forget_deleted, take_out, with_terms, write
 from sira_es.errors import ClusterError, ModelError
+from sira_es.llm.model import Answer, Prompt
 
 __all__ = ["Enrichment"]
 
@@ -51,7 +53,8 @@ class Enrichment:
         self._ledger = ledger
         self._fields = list(text_fields)
         self._scan = {"page_size": page_size, "keep_alive": keep_alive}
-        self._key = f"{cluster.url}/{target.name}"
+        self.key = f"{cluster.url}/{target.name}"
+        """What this target is called in the ledger."""
         self._progress = Progress(total=0)
         self._budget = Budget()
         self._spent = (0, 0, 0.0, 0.0)
@@ -75,17 +78,16 @@ class Enrichment:
         ModelError where the model fails for every document; failures of single documents are in the report and the
         ledger, and the next run tries them again.
         """
-        await trial(self._cluster, self._target)
         shards = await shards_of(self._cluster, self._target)
         self._begin(limits, await self._count(pending_query(self._with_text, self._page.recipe), query))
-        self._page.watch = Watch(self._ledger.words(self._key), allowed=self._page.allowed)
-        self._page.proven = self._ledger.has_made(self._key, self._page.recipe)
+        self._page.watch = Watch(self._ledger.words(self.key), allowed=self._page.allowed)
+        self._page.proven = self._ledger.has_made(self.key, self._page.recipe)
         whole = query is None and part[1] == 1
-        self._resting = self._ledger.failed_since(self._key, time.time() - rest) if rest else {}
+        self._resting = self._ledger.failed_since(self.key, time.time() - rest) if rest else {}
         done = []
         try:
             for shard in shards:
-                cursor = self._ledger.cursor(self._key, shard.uuid, shard.number, self._made_by)
+                cursor = self._ledger.cursor(self.key, shard.uuid, shard.number, self._made_by)
                 asked = wanted(shard, cursor, self._with_text, self._page.recipe, query)
                 handle = self._enriching(shard)
                 await self._each_page(
@@ -96,13 +98,39 @@ class Enrichment:
                 done.append(shard)
         finally:
             self._spend()
-            self._ledger.keep_words(self._key, self._page.watch.counts)
+            self._ledger.keep_words(self.key, self._page.watch.counts)
         self._budget.check()
         if whole:
             await self._advance([s for s in done if not s.unsettled])
-            await forget_deleted(self._cluster, self._ledger, self._key, unfinished=True)
+            await forget_deleted(self._cluster, self._ledger, self.key, unfinished=True)
         self._frequencies.forget()
         return await self._report()
+
+    async def unanswered(
+        self, *, query: Mapping[str, Any] | None = None, part: tuple[int, int] = (0, 1), most: int | None = None
+    ) -> AsyncGenerator[list[Prompt], None]:
+        """What a run would have to ask a model, page by page, for `most` documents at most. Raises ClusterError."""
+        seen = 0
+        for shard in await shards_of(self._cluster, self._target):
+            cursor = self._ledger.cursor(self.key, shard.uuid, shard.number, self._made_by)
+            asked = wanted(shard, cursor, self._with_text, self._page.recipe, query)
+            source = [*self._page.fields, SIRA, ENRICHED]
+            found = scan(self._cluster, shard.target, query=asked, source=source, part=part, **self._scan)  # type: ignore[arg-type]
+            async with aclosing(found) as pages:
+                async for hits in pages:
+                    due = [h for h in hits if not self._is_current(h)]
+                    due = due if most is None else due[: most - seen]
+                    seen += len(due)
+                    prompts = [p for h in due for p in self._page.prompts(h.id, h.source)]
+                    yield [p for p, a in zip(prompts, self._page.known(prompts), strict=True) if a is None]
+                    if most is not None and seen >= most:
+                        return
+
+    def book(self, budget: Budget, answer: Answer) -> None:
+        """Write down an answer that was paid outside of a run, in the ledger and in a budget."""
+        tokens, cost = answer.prompt_tokens + answer.completion_tokens, answer.cost or 0.0
+        self._ledger.spend(self.key, calls=1, tokens=tokens, cost=cost, seconds=0.0)
+        budget.calls, budget.tokens, budget.cost = budget.calls + 1, budget.tokens + tokens, budget.cost + cost
 
     async def rejudge(
         self,
@@ -115,12 +143,11 @@ class Enrichment:
 
         Documents whose answer is not stored fail with reason "not stored" or "not recorded" and stay as they are.
         """
-        await trial(self._cluster, self._target)
         asked = {
             "bool": {"filter": [HASHED, {"term": {"sira.recipe": self._page.recipe}}, *([query] if query else [])]}
         }
         self._begin(None, await self._count(asked, None))
-        self._page.watch = Watch(self._ledger.words(self._key), allowed=self._page.allowed, counting=False)
+        self._page.watch = Watch(self._ledger.words(self.key), allowed=self._page.allowed, counting=False)
         await self._each_page(
             self._target, asked, part, self._judge_again, on_progress, [*self._page.fields, SIRA, ENRICHED]
         )
@@ -136,7 +163,7 @@ class Enrichment:
         """
 
         def on_page(hits: Sequence[Hit], removed: int) -> None:
-            self._ledger.forget(self._key, [(h.index, h.id) for h in hits])
+            self._ledger.forget(self.key, [(h.index, h.id) for h in hits])
             on_progress(removed)
 
         await refresh(self._cluster, self._target.name)
@@ -144,12 +171,12 @@ class Enrichment:
         await refresh(self._cluster, self._target.name)
         self._frequencies.forget()
         if query is None:
-            self._ledger.forget_all(self._key)
+            self._ledger.forget_all(self.key)
         return removed
 
     async def forget_deleted(self, after: tuple[str, str] = ("", "")) -> tuple[str, str]:
         """Drop documents from the ledger that were deleted, some 500 a call; returns where the next call goes on."""
-        return await forget_deleted(self._cluster, self._ledger, self._key, after)
+        return await forget_deleted(self._cluster, self._ledger, self.key, after)
 
     async def is_idle(self, rest: float) -> bool:
         """Whether a run would find nothing to do, as far as three cheap requests tell; `rest` as in `run`."""
@@ -157,11 +184,11 @@ class Enrichment:
         for index in self._target.indices:
             for number in index.reached:
                 uuid, checkpoint = told.get((index.name, number), ("", None))
-                if checkpoint is None or self._ledger.cursor(self._key, uuid, number, self._made_by) != checkpoint:
+                if checkpoint is None or self._ledger.cursor(self.key, uuid, number, self._made_by) != checkpoint:
                     return False
         pending = await self._count(pending_query(self._with_text, self._page.recipe), None)
-        left = len(self._ledger.failed_since(self._key, time.time() - rest))
-        return pending == left + sum(self._ledger.totals(self._key).skipped.values())
+        left = len(self._ledger.failed_since(self.key, time.time() - rest))
+        return pending == left + sum(self._ledger.totals(self.key).skipped.values())
 
     # What was done
 
@@ -170,7 +197,7 @@ class Enrichment:
 
         Documents made by another recipe are stale where the present one is known. Raises ClusterError.
         """
-        total = self._ledger.totals(self._key)
+        total = self._ledger.totals(self.key)
         counts = await self._counts(total)
         return EnrichReport(
             **counts,
@@ -178,7 +205,7 @@ class Enrichment:
             failed=total.failed,
             skipped=total.skipped,
             noted=total.noted,
-            held=Watch(self._ledger.words(self._key)).held,
+            held=Watch(self._ledger.words(self.key)).held,
             terms_per_document=total.terms / total.enriched if total.enriched else None,
             calls=total.calls,
             tokens=total.tokens,
@@ -188,11 +215,11 @@ class Enrichment:
 
     def failures(self) -> list[tuple[str, str, str]]:
         """Index, id and reason of each document that failed last time."""
-        return self._ledger.failures(self._key)
+        return self._ledger.failures(self.key)
 
     def noted(self) -> list[tuple[str, str, str]]:
         """Index, id and note of documents that were skipped, read in part, or give orders to models."""
-        return self._ledger.noted(self._key)
+        return self._ledger.noted(self.key)
 
     # How
 
@@ -300,7 +327,7 @@ class Enrichment:
         )
 
     def _account(self, entries: Sequence[Entry]) -> None:
-        self._ledger.record(self._key, entries)
+        self._ledger.record(self.key, entries)
         self._spend()
         before = self._progress
         kinds = Counter(e.outcome for e in entries)
@@ -330,7 +357,7 @@ class Enrichment:
         """Write down what was spent since the last time."""
         now = (self._budget.calls, self._budget.tokens, self._budget.cost, self._budget.seconds)
         calls, tokens, cost, seconds = (a - b for a, b in zip(now, self._spent, strict=True))
-        self._ledger.spend(self._key, calls=int(calls), tokens=int(tokens), cost=cost, seconds=seconds)
+        self._ledger.spend(self.key, calls=int(calls), tokens=int(tokens), cost=cost, seconds=seconds)
         self._spent = now
 
     async def _advance(self, shards: Sequence[Shard]) -> None:
@@ -342,7 +369,7 @@ class Enrichment:
                 continue
             ours_alone = latest - shard.checkpoint == shard.updated
             reached = latest if ours_alone else shard.checkpoint
-            self._ledger.advance(self._key, shard.uuid, shard.number, self._made_by, reached)
+            self._ledger.advance(self.key, shard.uuid, shard.number, self._made_by, reached)
 
     async def _count(self, asked: Mapping[str, Any], query: Mapping[str, Any] | None) -> int:
         body = {"query": {"bool": {"filter": [asked, *([query] if query else [])]}}}
@@ -375,7 +402,7 @@ class Enrichment:
         }
 
     async def _report(self) -> EnrichReport:
-        counts = await self._counts(self._ledger.totals(self._key))
+        counts = await self._counts(self._ledger.totals(self.key))
         self._look_at_budget()
         p = self._progress
         return EnrichReport(

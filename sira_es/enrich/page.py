@@ -19,6 +19,7 @@ from sira_es.enrich.text import source_hash, text_values
 from sira_es.enrich.watch import Watch
 from sira_es.errors import ModelError
 from sira_es.llm.answer import document_proposals, document_questions
+from sira_es.llm.batch import BATCH_REASONS
 from sira_es.llm.model import Answer, AnswerSource, Prompt
 from sira_es.llm.prompts import DOCUMENT, QUESTIONS, document_prompt
 from sira_es.llm.recorded import RecordedAnswers
@@ -39,7 +40,9 @@ IN_PART = "read in part"
 OWN_FIELD = "has a field of its own named"
 NOT_ASKED = "not asked"
 _NONSENSE = frozenset({"unusable answer", "empty answer"})
-_OF_ONE_DOCUMENT = frozenset({"not recorded", "not stored", "refused", "context length"}) | _NONSENSE
+_OF_ONE_DOCUMENT = (
+    frozenset({"not recorded", "not stored", "refused", "context length", NOT_ASKED}) | _NONSENSE | BATCH_REASONS
+)
 
 
 @dataclass(frozen=True, slots=True)

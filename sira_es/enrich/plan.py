@@ -13,6 +13,7 @@ from sira_es.cluster.write import refresh
 from sira_es.enrich.page import PageEnricher
 from sira_es.enrich.passes import HASHED, made_otherwise, pending_query
 from sira_es.errors import ClusterRefused
+from sira_es.llm.batch import BatchModel
 from sira_es.llm.model import Model, Prompt, estimate_tokens
 from sira_es.settings import LlmStage
 
@@ -46,11 +47,13 @@ async def plan(
     query: Mapping[str, Any] | None,
     concurrency: int,
     questions: bool = False,
+    batch: bool = False,
 ) -> dict[str, Any]:
     """Documents pending, stale and enriched by the present recipe; calls, tokens, cost (US dollars) and seconds that
     enriching them takes; how the index grows; and what an update sets off besides. With recorded answers no model is
     called: `recorded` tells about how many were found, and how many lack.
 
+    With `batch` the cost is that of batches where it is known, and the seconds are None: it takes up to a day.
     `stale` counts documents made by another recipe; those whose text changed since are found by the run itself.
     """
     await refresh(cluster, target.name)
@@ -70,7 +73,9 @@ async def plan(
     prompts = counts[0] * len(sample.prompts) / sample.documents if sample.documents else 0.0
     missing = round(prompts * (1 - sample.stored / len(sample.prompts))) if sample.prompts else 0
     calls = 0 if page.recorded else missing
-    model = Model(stage) if stage.model else None
+    model = (BatchModel(stage) if batch else Model(stage)) if stage.model else None
+    if isinstance(model, BatchModel):
+        await model.prepare()
     asked, answered = await _tokens_a_call(cluster, target, page, model, sample, questions=questions)
     limits = [
         calls * SECONDS_A_CALL / concurrency,
@@ -85,11 +90,17 @@ async def plan(
         "calls": calls,
         "tokens": round(calls * (asked + answered)),
         "cost": 0.0 if page.recorded else model.price(round(calls * asked), round(calls * answered)) if model else None,
-        "seconds": round(max(limits), 1),
+        "seconds": None if batch else round(max(limits), 1),
         "growth": await _growth(cluster, target, counts[0] - counts[1]),
         **({"recorded": {"found": round(prompts) - missing, "missing": missing}} if page.recorded else {}),
-        "warnings": await _side_effects(cluster, target, counts[0]),
+        "warnings": [*_prices(model), *(await _side_effects(cluster, target, counts[0]))],
     }
+
+
+def _prices(model: Model | None) -> list[str]:
+    if isinstance(model, BatchModel) and model.rates is None:
+        return [f"no price of batches is known for {model.name}: the cost is at its ordinary price"]
+    return []
 
 
 async def _sample(cluster: Cluster, target: Target, page: PageEnricher, query: Mapping[str, Any]) -> _Sample:

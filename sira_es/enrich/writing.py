@@ -18,14 +18,13 @@ from sira_es.enrich.own import is_ours, own_field
 from sira_es.enrich.page import Enriched
 from sira_es.enrich.paging import PAGE
 from sira_es.enrich.passes import HASHED
-from sira_es.errors import ClusterError, UnsupportedError
+from sira_es.errors import ClusterError
 
-__all__ = ["forget_deleted", "take_out", "trial", "write"]
+__all__ = ["forget_deleted", "take_out", "write"]
 
 log = logging.getLogger(__name__)
 
 CONFLICT_TRIES = 4
-NO_SUCH_VERSION = 2**53  # a _seq_no that no document has: an update that asks for it cannot change anything
 
 
 async def write(
@@ -51,27 +50,6 @@ async def write(
             if now is not None and hash_of(now.source) == r.source_hash and not own_field(now.source)
         ]
     return outcomes
-
-
-async def trial(cluster: Cluster, target: Target) -> None:
-    """Have the cluster refuse an update that cannot change anything, before a model is paid: the refusal says whether
-    these credentials may update documents of this target at all.
-
-    Raises UnsupportedError where they may not (a role with document- or field-level security, a block).
-    """
-    body = {"size": 1, "seq_no_primary_term": True, "_source": False, "query": {"match_all": {}}}
-    answer = await cluster.request("POST", f"/{segment(target.name)}/_search", body=body)
-    with expected(f"a search of '{target.name}'"):
-        found = [
-            Hit(h["_index"], h["_id"], h.get("_routing"), NO_SUCH_VERSION, h["_primary_term"], {})
-            for h in answer["hits"]["hits"]
-        ]
-    for outcome in await update(cluster, [Change(hit, {"enriched_terms": []}) for hit in found]):
-        if outcome.status == "failed":
-            raise UnsupportedError(
-                f"documents of '{outcome.index}' cannot be updated: {outcome.reason}; grant 'index' to a role without "
-                "document or field level security, or lift the block; no model was asked"
-            )
 
 
 async def take_out(

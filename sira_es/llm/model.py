@@ -31,7 +31,17 @@ from aiolimiter import AsyncLimiter
 from sira_es.errors import ConfigurationError, ModelError
 from sira_es.settings import LlmStage
 
-__all__ = ["OPTIONS", "Answer", "AnswerSource", "Model", "Prompt", "estimate_tokens"]
+__all__ = [
+    "ATTEMPTS",
+    "LONGEST_REST",
+    "OPTIONS",
+    "Answer",
+    "AnswerSource",
+    "Model",
+    "Prompt",
+    "estimate_tokens",
+    "load_litellm",
+]
 
 OPTIONS: Mapping[str, Any] = {"temperature": 0, "response_format": {"type": "json_object"}, "max_tokens": 2000}
 """Asked of every model, as far as it takes them. `max_tokens` ends an answer that runs away, with room for thinking."""
@@ -214,14 +224,13 @@ class Model:
                 self._litellm = litellm
                 Model._in_use += 1
         stage = self._stage
-        key = stage.api_key.get_secret_value() if stage.api_key else None
         try:
             async with asyncio.timeout(stage.timeout):  # litellm's own limit is one for each read, not for the whole
                 return await self._litellm.acompletion(
                     model=self.name,
                     messages=[dict(message) for message in prompt.messages],
                     api_base=stage.api_base,
-                    api_key=key or ("none" if stage.api_base else None),
+                    api_key=self._key,
                     timeout=stage.timeout,
                     max_retries=0,
                     drop_params=True,
@@ -238,6 +247,12 @@ class Model:
             raise failure from None  # the original may quote the request, and with it a key
         del self._options[refused]
         return await self._complete(prompt)
+
+    @property
+    def _key(self) -> str | None:
+        """The key to send; None leaves it to the provider's variable."""
+        key = self._stage.api_key.get_secret_value() if self._stage.api_key else None
+        return key or ("none" if self._stage.api_base else None)
 
     def _option_refused(self, error: Exception) -> str:
         """The option of ours that a 400 names: servers that do not know it answer without it."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from sira_es.errors import ConfigurationError, ModelError
 from sira_es.llm.model import OPTIONS, Answer, AnswerSource, Prompt
 
-__all__ = ["AnswerStore", "NoModel", "StoredSource", "key_of"]
+__all__ = ["AnswerStore", "NoModel", "StoredSource", "key_of", "midnight"]
 
 SCHEMA_VERSION = 1
 SCHEMA = """
@@ -56,6 +56,11 @@ def _begun(name: str, kind: str, version: str, messages: tuple[tuple[tuple[str, 
     """The digest of all before the last message, which thousands of prompts have in common."""
     listed = _encoded([name, kind, version, [dict(m) for m in messages]]).removesuffix("]]")
     return hashlib.sha256(f"{listed}{', ' if messages else ''}".encode())
+
+
+def midnight() -> float:
+    """When today began, in UTC, as Unix time."""
+    return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
 
 
 class AnswerStore:
@@ -108,6 +113,16 @@ class AnswerStore:
                 "SELECT sum(cost) FROM answers WHERE created >= ? AND model = ?", (when, model)
             ).fetchone()
         return float(row[0] or 0.0)
+
+    def usual_length(self, model: str) -> float | None:
+        """The mean number of tokens of the latest answers of a model, None where there are fewer than ten."""
+        latest = (
+            "SELECT completion_tokens t FROM answers WHERE model = ? AND completion_tokens > 0 "
+            "ORDER BY created DESC LIMIT 1000"
+        )
+        with self._guarded():
+            count, mean = self._reader.execute(f"SELECT count(*), avg(t) FROM ({latest})", (model,)).fetchone()  # noqa: S608
+        return float(mean) if count >= 10 else None
 
     def close(self) -> None:
         with self._lock:
@@ -240,13 +255,11 @@ class StoredSource:
         await self._source.close()
 
     async def _new(self, key: str, prompt: Prompt) -> Answer:
-        if self._limit is not None:
-            midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-            if self._store.spent_since(midnight, self.name) >= self._limit:
-                raise ModelError(
-                    f"model {self.name} has reached max_cost_per_day of {self._limit:g}; raise it or wait for tomorrow",
-                    reason="daily limit",
-                )
+        if self._limit is not None and self._store.spent_since(midnight(), self.name) >= self._limit:
+            raise ModelError(
+                f"model {self.name} has reached max_cost_per_day of {self._limit:g}; raise it or wait for tomorrow",
+                reason="daily limit",
+            )
         answer = await self._source.ask(prompt)
         if self._usable(prompt, answer):
             keeping = asyncio.ensure_future(asyncio.to_thread(self._store.put, key, replace(answer, source="model")))

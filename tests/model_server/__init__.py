@@ -5,10 +5,12 @@
         server.next(Fault.status(429, retry_after=1))     # for the next call only
         server.always(Fault.hang())                       # until server.heal()
         server.calls, server.most_at_once                 # what arrived
+        server.batches.ends = "expired"                   # what becomes of batches
 
 `python -m tests.model_server --answers FILE --corpus FILE --port N --latency S` runs one in a process of its own.
 """
 
+from tests.model_server.batches import Line
 from tests.model_server.server import Fault, ModelServer, join_answers
 
-__all__ = ["Fault", "ModelServer", "join_answers"]
+__all__ = ["Fault", "Line", "ModelServer", "join_answers"]

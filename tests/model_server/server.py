@@ -9,7 +9,7 @@ import threading
 import time
 import unicodedata
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -17,8 +17,11 @@ from typing import Any, Literal, Self
 import orjson
 from aiohttp import web
 
+from tests.model_server.batches import Batches
+
 __all__ = ["Fault", "ModelServer", "join_answers"]
 
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 NOTHING = '{"terms": [], "concepts": [], "also": []}'
 
 
@@ -90,7 +93,7 @@ class ModelServer:
 
     The last message decides: an answer whose key is that message is taken, else the one with the longest key that
     occurs in it (white space and case do not count), else `default`. With `api_key`, any other key is refused as OpenAI
-    refuses it, the wrong key in the message.
+    refuses it, the wrong key in the message. `batches` answers the batch endpoints, from the same answers.
     """
 
     def __init__(
@@ -114,6 +117,9 @@ class ModelServer:
         self.times: list[float] = []
         """When each call arrived, in seconds of time.monotonic()."""
         self.most_at_once = 0
+        self.batches = Batches(
+            lambda body: completion(body, self.look_up(str(body["messages"][-1]["content"])), "stop")
+        )
         self._at_once = 0
         self._next: deque[Fault | None] = deque()
         self._always: Fault | None = None
@@ -159,7 +165,8 @@ class ModelServer:
         self._loop.close()
 
     async def _open(self) -> None:
-        app = web.Application(client_max_size=64 * 2**20)
+        app = web.Application(client_max_size=256 * 2**20, middlewares=[self._keyed])
+        app.router.add_routes(self.batches.routes())
         app.router.add_post("/v1/chat/completions", self._complete)
         app.router.add_get("/v1/calls", self._tell)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
@@ -197,6 +204,15 @@ class ModelServer:
             return await self._respond(request, body, fault)
         finally:
             self._at_once -= 1
+
+    @web.middleware
+    async def _keyed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The batch endpoints want the same key as the others."""
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self.api_key is not None and given != self.api_key and not request.path.startswith("/v1/chat"):
+            error = {"message": f"Incorrect API key provided: {given}.", "code": "invalid_api_key"}
+            return json_response({"error": error}, status=401)
+        return await handler(request)
 
     async def _tell(self, request: web.Request) -> web.StreamResponse:
         """How many calls arrived, for a test in another process."""

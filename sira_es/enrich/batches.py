@@ -1,0 +1,301 @@
+"""Answers by the batch: all that this does is fill the store, from which an ordinary run then reads them.
+
+A batch is noted before it is submitted, and bears a token. Of one whose submission was interrupted the provider's list
+tells whether it is there. So a run that was killed at any point goes on with the batches that are out, and pays no
+question twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sira_es.enrich.job import Enrichment
+from sira_es.enrich.notes import Noted, Notes
+from sira_es.enrich.page import NOT_ASKED
+from sira_es.enrich.report import Budget, EnrichReport, Limits, Progress
+from sira_es.errors import ConfigurationError, ModelError
+from sira_es.llm.answer import is_usable
+from sira_es.llm.batch import Batch, BatchModel, Reply
+from sira_es.llm.model import OPTIONS, Answer, AnswerSource, Prompt
+from sira_es.llm.store import AnswerStore, key_of
+from sira_es.settings import LlmStage
+
+__all__ = ["BatchedSource", "Batching", "owner_of"]
+
+LINES = 20_000
+BYTES = 64 * 2**20
+"""Of a file: far below the limits of providers (50,000 lines, 200 MB), so that little memory is needed."""
+
+MARGIN = 1.15
+"""What the price of an answer may be more than expected, before a limit of cost is passed."""
+
+LONGEST_PAUSE = 60.0
+FORGOTTEN_AFTER = 26 * 3600.0
+"""Seconds after which no batch runs any more: their window is 24 hours."""
+
+_OPEN = frozenset({"server error", "unreachable", "timeout", "bad answer"})
+"""Errors after which a submission may have arrived all the same."""
+
+_PASSES = _OPEN | {"rate limit"}
+
+
+class BatchedSource:
+    """A source that does not ask what is out in a batch, and without a `model` nothing at all.
+
+    Raises ModelError with reason `NOT_ASKED` for those, or with the reason for which a batch could not answer.
+    """
+
+    def __init__(self, name: str, notes: Notes, model: AnswerSource | None = None) -> None:
+        self.name = name
+        self._notes = notes
+        self._model = model
+
+    async def ask(self, prompt: Prompt) -> Answer:
+        key = key_of(self.name, prompt)
+        reason = self._notes.states([key]).get(key)
+        if self._model is not None and reason != "":
+            return await self._model.ask(prompt)
+        raise ModelError(f"model {self.name}: {reason or 'a batch is to answer'}", reason=reason or NOT_ASKED)
+
+    async def close(self) -> None:
+        if self._model is not None:
+            await self._model.close()
+
+
+def owner_of(key: str, stage: LlmStage) -> str:
+    """Whose batches those of an index (its key in the ledger) and a model are."""
+    return " ".join(part for part in (key, stage.model, stage.api_base) if part)
+
+
+@dataclass
+class Batching:
+    """An enrichment whose answers are made in batches.
+
+    The `job` has a source that asks no model: the `store`, and a `BatchedSource`. `say` is told what a person should
+    know; `most_cost`, in US dollars, is a limit beside `limits`. `pause` is the first of the pauses, in seconds, between
+    two looks at what is out; `settle` how old a submission without an outcome must be before the provider's list is
+    believed.
+    """
+
+    job: Enrichment
+    model: BatchModel
+    store: AnswerStore
+    notes: Notes
+    owner: str
+    limits: Limits = field(default_factory=Limits)
+    most_cost: float | None = None
+    say: Callable[[str], None] = lambda _: None
+    lines: int = LINES
+    size: int = BYTES
+    pause: float = 2.0
+    settle: float = 10.0
+
+    def __post_init__(self) -> None:
+        self._budget = Budget(self.limits)
+        self._query: Mapping[str, Any] | None = None
+        self._part = (0, 1)
+
+    async def run(
+        self,
+        *,
+        query: Mapping[str, Any] | None = None,
+        part: tuple[int, int] = (0, 1),
+        on_progress: Callable[[Progress], None] = lambda _: None,
+    ) -> EnrichReport:
+        """Fill the store, then enrich from it; parameters as in `Enrichment.run`.
+
+        Everything that was paid is written, also where a limit ends this. Raises ClusterError, ConfigurationError, and
+        ModelError where the provider refuses.
+        """
+        self._query, self._part = query, part
+        await self._fill()
+        hit, self._budget.hit = self._budget.hit, ""
+        self._budget.limits = Limits(documents=self.limits.documents)
+        report = await self.job.run(self._budget, query=query, part=part, on_progress=on_progress)
+        return replace(report, stopped=hit or report.stopped)
+
+    async def _fill(self) -> None:
+        """Go on with what is out, submit what no answer is stored of, and wait. A limit that was reached is in the budget."""
+        await self.model.prepare()
+        if self.most_cost is not None and self.model.price(1, 1) is None:
+            raise ConfigurationError(
+                f"no price is known for {self.model.name}, so a limit of cost cannot be kept; use --max-docs instead"
+            )
+        guessed = self.store.usual_length(self.model.name) is None
+        with self.notes.submitting():
+            self.notes.forget_ended(self.owner)
+            await self._find_lost()
+            await self._submit()
+        await self._wait()
+        if self._budget.hit == "cost" and guessed and self.store.usual_length(self.model.name) is not None:
+            self._budget.hit = ""  # now that the length of an answer is known, more may be asked for the money
+            with self.notes.submitting():
+                await self._submit()
+            await self._wait()
+
+    # What is out
+
+    async def _find_lost(self) -> None:
+        """Of batches whose submission was interrupted, find out whether they are there."""
+        for file in self.notes.path.parent.glob("batch-*.jsonl"):
+            file.unlink(missing_ok=True)
+        for noted in self.notes.open(self.owner):
+            if noted.id:
+                continue
+            age = time.time() - noted.created
+            await asyncio.sleep(max(0.0, self.settle - age))
+            found = await self.model.find(noted.token, noted.created) if age < FORGOTTEN_AFTER else None
+            if found is None:
+                self.notes.forget(noted.token)
+            else:
+                self.notes.submitted(noted.token, found)
+
+    async def _wait(self) -> None:
+        """Collect every batch that is out, when it has ended; until then, or until the time is up."""
+        pause, told = self.pause, ""
+        while out := self.notes.open(self.owner):
+            answered = 0
+            for noted in out:
+                try:
+                    batch = await self.model.look(noted.id)
+                    answered += batch.answered
+                    if batch.rest:
+                        await self._collect(noted, batch)
+                except ModelError as error:
+                    if error.reason not in _PASSES:
+                        raise
+                    self.say(f"{error}; trying again")
+            if not (out := self.notes.open(self.owner)):
+                return
+            left = self._seconds_left()
+            if left <= 0:
+                self._budget.hit = self._budget.hit or "time"
+                return
+            questions = sum(noted.questions for noted in out)
+            line = f"{len(out)} batches with {questions} questions are out, {answered} answered"
+            if line != told:
+                told = line
+                self.say(f"{line}; interrupt whenever you like, the same command goes on with them")
+            await asyncio.sleep(min(pause, left))
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+
+    def _seconds_left(self) -> float:
+        limit = self.limits.seconds
+        return float("inf") if limit is None else limit - self._budget.seconds
+
+    async def _collect(self, noted: Noted, batch: Batch) -> None:
+        if batch.error:
+            self.say(f"batch {batch.id} failed: {batch.error}")
+        async with aclosing(self.model.replies(batch)) as pages:
+            async for replies in pages:
+                await asyncio.to_thread(self._keep, noted, replies)
+        self.notes.end(noted.token, batch.rest)
+
+    def _keep(self, noted: Noted, replies: Sequence[Reply]) -> None:
+        """Store answers, then note that they are; a question that was not asked, or is answered already, does not count."""
+        out = self.notes.out_in(noted.token, [reply.key for reply in replies])
+        outcomes: dict[str, str] = {}
+        paid = []
+        for reply in replies:
+            if reply.key not in out or reply.key in outcomes:
+                continue
+            outcomes[reply.key] = reply.reason
+            if reply.answer is None:
+                continue
+            paid.append(reply.answer)
+            if is_usable(reply.answer.text, "document"):
+                self.store.put(reply.key, reply.answer)
+            else:
+                outcomes[reply.key] = "unusable answer"
+        self.notes.settle(outcomes)
+        for answer in paid:
+            self.job.book(self._budget, answer)
+
+    # What goes out
+
+    async def _submit(self) -> None:
+        """Submit what is neither stored nor noted, file by file, until a limit of cost would be passed."""
+        room, length = self._room(), self.store.usual_length(self.model.name)
+        if length is None:  # an answer of a model that thinks first may be as long as it is allowed
+            length = float(OPTIONS["max_tokens"])
+        file = _File(self.notes.path.parent)
+        try:
+            unanswered = self.job.unanswered(query=self._query, part=self._part, most=self.limits.documents)
+            async with aclosing(unanswered) as pages:
+                async for prompts in pages:
+                    for key, prompt in self._new(prompts):
+                        cost = 0.0 if room is None else self._expected(prompt, length)
+                        if room is not None and file.cost + cost > room:
+                            self._budget.hit = "cost"
+                            break
+                        line = self.model.line(key, prompt)
+                        if file.keys and (len(file.keys) >= self.lines or file.size + len(line) > self.size):
+                            await self._send(file)
+                            room = None if room is None else room - file.cost
+                            file = _File(self.notes.path.parent)
+                        file.add(key, line, cost)
+                    if self._budget.hit:
+                        break
+            await self._send(file)
+        finally:
+            file.remove()
+
+    def _room(self) -> float | None:
+        """What may still be spent, in US dollars, when all that is out is paid; None without a limit."""
+        if self.most_cost is None:
+            return None
+        return self.most_cost - self._budget.cost - sum(noted.cost for noted in self.notes.open(self.owner))
+
+    def _new(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, Prompt]]:
+        keyed = {key_of(self.model.name, prompt): prompt for prompt in prompts}
+        noted = self.notes.states(list(keyed))
+        return ((key, prompt) for key, prompt in keyed.items() if key not in noted)
+
+    def _expected(self, prompt: Prompt, length: float) -> float:
+        return (self.model.price(self.model.tokens(prompt), round(length)) or 0.0) * MARGIN
+
+    async def _send(self, file: _File) -> None:
+        if not file.keys:
+            return
+        self.notes.begin(self.owner, file.token, file.keys, file.cost)
+        try:
+            batch_id = await self.model.submit(file.close(), file.token)
+        except ModelError as error:
+            if error.reason not in _OPEN:
+                self.notes.forget(file.token)
+            raise
+        self.notes.submitted(file.token, batch_id)
+        file.remove()
+
+
+class _File:
+    """The lines of a batch to be, on disk; `cost` is what they are expected to cost together."""
+
+    def __init__(self, folder: Path) -> None:
+        self.token = secrets.token_hex(16)
+        self.keys: list[str] = []
+        self.size = 0
+        self.cost = 0.0
+        self._path = folder / f"batch-{self.token}.jsonl"
+        self._file = self._path.open("wb")
+
+    def add(self, key: str, line: bytes, cost: float) -> None:
+        self._file.write(line)
+        self.keys.append(key)
+        self.size += len(line)
+        self.cost += cost
+
+    def close(self) -> Path:
+        self._file.close()
+        return self._path
+
+    def remove(self) -> None:
+        self._file.close()
+        self._path.unlink(missing_ok=True)

@@ -1,0 +1,357 @@
+"""Answers by the batch: submitted, waited for, collected, and gone on with after anything that may happen in between."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.documents import fill, make_index, sources
+from cluster.enriching import Bench, answer, close_models, others
+from sira_es.cluster.connect import Cluster
+from sira_es.enrich.batches import BatchedSource, Batching, owner_of
+from sira_es.enrich.notes import Notes
+from sira_es.enrich.report import EnrichReport, Limits
+from sira_es.errors import ConfigurationError, ModelError
+from sira_es.llm.answer import is_usable
+from sira_es.llm.batch import BatchModel
+from sira_es.llm.model import Model
+from sira_es.llm.prompts import document_prompt
+from sira_es.llm.store import AnswerStore, StoredSource
+from sira_es.settings import IndexSettings, LlmStage
+from tests.model_server import Fault, Line, ModelServer
+
+pytestmark = pytest.mark.anyio
+KEY = "sk-planted-a1b2c3"
+PRICED = "openai/gpt-4.1-mini"
+
+
+@pytest.fixture(autouse=True)
+async def _models_closed() -> AsyncIterator[None]:
+    # What litellm builds at its first answer it builds with a warning, which it silences only where it is imported.
+    await Model(LlmStage(model="openai/test")).prepare()
+    yield
+    await close_models()
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer(default=answer("noise"), api_key=KEY) as running:
+        yield running
+
+
+class Desk:
+    """A state folder, from which runs with batches are made as processes one after the other would."""
+
+    def __init__(self, cluster: Cluster, index: str, folder: Path, server: ModelServer) -> None:
+        self.bench = Bench(cluster, index, folder, IndexSettings(text_fields=["body"]))
+        self.server = server
+        self.said: list[str] = []
+
+    @contextmanager
+    def batching(self, *, model: str = "openai/test", **options: Any) -> Iterator[Any]:
+        stage = LlmStage(model=model, api_base=self.server.api_base, api_key=KEY)
+        store, notes = AnswerStore(self.bench.folder / "answers.sqlite"), Notes(self.bench.folder / "batches.sqlite")
+
+        async def make() -> Batching:
+            source = StoredSource(BatchedSource(model, notes), store, usable=lambda prompt, given: True)
+            job = await self.bench.job(source)
+            settings = {"pause": 0.02, "settle": 0.0, "say": self.said.append, **options}
+            return Batching(job, BatchModel(stage, backoff=0.01), store, notes, owner_of(job.key, stage), **settings)
+
+        try:
+            yield make
+        finally:
+            store.close()
+            notes.close()
+
+    async def run(self, **options: Any) -> EnrichReport:
+        with self.batching(**options) as make:
+            return await (await make()).run()
+
+    async def ordinary(self) -> EnrichReport:
+        """A run without batches in the same folder."""
+        stage = LlmStage(model="openai/test", api_base=self.server.api_base, api_key=KEY)
+        store, notes = AnswerStore(self.bench.folder / "answers.sqlite"), Notes(self.bench.folder / "batches.sqlite")
+        try:
+            source = BatchedSource("openai/test", notes, Model(stage, backoff=0.01))
+            kept = StoredSource(source, store, usable=lambda prompt, given: is_usable(given.text, prompt.kind))
+            return await (await self.bench.job(kept)).run()
+        finally:
+            store.close()
+            notes.close()
+
+    async def enriched(self) -> set[str]:
+        found = await sources(self.bench.cluster, self.bench.index)
+        return {key for key, source in found.items() if "sira" in source}
+
+
+@pytest.fixture
+async def desk(cluster: Cluster, index_name: str, tmp_path: Path, server: ModelServer) -> Desk:
+    """Twelve documents of ten texts."""
+    await make_index(cluster, index_name)
+    await fill(cluster, index_name, {str(i): {"body": f"fan number {i % 10}", "price": i} for i in range(12)})
+    return Desk(cluster, index_name, tmp_path, server)
+
+
+async def test_a_batch_fills_the_store_and_every_document_is_enriched_from_it(desk: Desk) -> None:
+    before = await sources(desk.bench.cluster, desk.bench.index)
+    report = await desk.run()
+    assert (report.enriched, report.pending, report.failed, report.stopped) == (12, 0, {}, "")
+    assert (report.calls, len(desk.server.batches.paid), desk.server.calls) == (10, 10, [])
+    after = await sources(desk.bench.cluster, desk.bench.index)
+    assert {key: others(source) for key, source in after.items()} == before
+    assert all(source["enriched_terms"] == ["noise"] for source in after.values())
+
+
+async def test_a_person_is_told_how_many_questions_are_out_and_how_to_go_on(desk: Desk) -> None:
+    await desk.run()
+    assert desk.said[0].startswith("1 batches with 10 questions are out")
+    assert "the same command goes on" in desk.said[0]
+
+
+async def test_files_are_as_long_as_allowed_and_hold_no_key(desk: Desk) -> None:
+    desk.server.batches.most_lines = 4
+    await desk.run(lines=4)
+    uploaded = [content for name, content in desk.server.batches.files.items() if name.startswith("file-")]
+    assert [len(content.splitlines()) for content in uploaded] == [4, 4, 2]
+    assert not any(KEY.encode() in content for content in uploaded)
+    assert not any(KEY.encode() in file.read_bytes() for file in desk.bench.folder.iterdir())
+    assert not list(desk.bench.folder.glob("*.jsonl"))
+
+
+async def test_files_are_as_large_as_allowed(desk: Desk) -> None:
+    await desk.run(size=4000)
+    uploaded = [content for name, content in desk.server.batches.files.items() if name.startswith("file-")]
+    assert len(uploaded) > 2
+    assert all(len(content) <= 4000 for content in uploaded)
+
+
+async def test_an_interrupted_wait_is_gone_on_with_and_nothing_is_paid_again(desk: Desk) -> None:
+    desk.server.batches.polls = None
+    with desk.batching() as make:
+        task = asyncio.create_task((await make()).run())
+        while not desk.said:  # noqa: ASYNC110  the server lives in another thread
+            await asyncio.sleep(0.02)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    desk.server.batches.polls = 0
+    report = await desk.run()
+    assert (report.enriched, len(desk.server.batches.made), len(desk.server.batches.paid)) == (12, 1, 10)
+
+
+async def test_new_documents_are_asked_about_beside_the_batch_that_is_out(desk: Desk) -> None:
+    desk.server.batches.polls = None
+    assert (await desk.run(limits=Limits(seconds=0.3))).stopped == "time"
+    await fill(desk.bench.cluster, desk.bench.index, {"new": {"body": "another"}})
+    desk.server.batches.polls = 0
+    report = await desk.run()
+    assert (report.enriched, len(desk.server.batches.paid)) == (13, 11)
+
+
+async def test_a_submission_that_broke_off_after_it_arrived_is_found_by_its_token(desk: Desk) -> None:
+    desk.server.batches.after_creation = lambda: "drop"
+    with pytest.raises(ModelError, match="cannot be reached"):
+        await desk.run()
+    desk.server.batches.after_creation = lambda: ""
+    report = await desk.run()
+    assert (report.enriched, len(desk.server.batches.made), len(desk.server.batches.paid)) == (12, 1, 10)
+
+
+async def test_a_submission_that_never_arrived_is_made_again(desk: Desk) -> None:
+    with desk.batching() as make:
+        batching = await make()
+        batching.notes.begin(batching.owner, "t0", ["of no text"], 0.0)
+    report = await desk.run()
+    assert (report.enriched, len(desk.server.batches.made), desk.server.batches.lists_asked) == (12, 1, 1)
+
+
+async def test_it_is_found_on_a_later_page_of_the_list(desk: Desk) -> None:
+    other = {"object": "batch", "endpoint": "/v1/chat/completions", "input_file_id": "file-x", "status": "completed",
+             "completion_window": "24h", "created_at": int(time.time()), "metadata": None}  # fmt: skip
+    desk.server.batches.after_creation = lambda: "drop"
+    with pytest.raises(ModelError):
+        await desk.run()
+    for number in range(150):
+        desk.server.batches.made[f"of-others-{number}"] = {**other, "id": f"of-others-{number}"}
+    desk.server.batches.after_creation = lambda: ""
+    report = await desk.run()
+    assert (report.enriched, len(desk.server.batches.paid), desk.server.batches.lists_asked) == (12, 10, 2)
+
+
+async def test_where_the_provider_does_not_list_batches_nothing_is_sent_twice(desk: Desk) -> None:
+    desk.server.batches.after_creation, desk.server.batches.lists = (lambda: "drop"), False
+    with pytest.raises(ModelError):
+        await desk.run()
+    with pytest.raises(ModelError, match="does not list its batches"):
+        await desk.run()
+    assert len(desk.server.batches.made) == 1
+
+
+async def test_an_expired_batch_keeps_what_it_answered_and_the_rest_is_asked_by_the_next_run(desk: Desk) -> None:
+    desk.server.batches.ends = "expired"
+    desk.server.batches.line = lambda number: Line("answer" if number < 6 else "expired")
+    first = await desk.run()
+    assert first.failed == {"batch expired": 12 - first.enriched}
+    assert first.calls == 6
+    desk.server.batches.ends, desk.server.batches.line = "completed", lambda number: Line()
+    second = await desk.run()
+    assert (second.enriched, second.calls, len(set(desk.server.batches.paid))) == (12, 4, 10)
+    assert len(desk.server.batches.paid) == 10
+
+
+@pytest.mark.parametrize(
+    ("ends", "line", "reason"),
+    [
+        ("completed", Line("missing"), "no answer in the batch"),
+        ("cancelled", Line("missing"), "batch cancelled"),
+        ("completed", Line("error", status=500), "error in the batch"),
+        ("completed", Line("says", "no json at all"), "unusable answer"),
+        ("completed", Line("says", ""), "empty answer"),
+    ],
+)
+async def test_a_question_without_an_answer_fails_its_document_alone(
+    desk: Desk, ends: str, line: Line, reason: str
+) -> None:
+    desk.server.batches.ends = ends
+    desk.server.batches.line = lambda number: line if number == 9 else Line()
+    report = await desk.run()
+    assert report.failed == {reason: 12 - report.enriched}
+    assert report.enriched >= 10
+
+
+async def test_a_question_that_a_batch_could_not_answer_is_asked_one_by_one_without_batches(desk: Desk) -> None:
+    desk.server.batches.line = lambda number: Line("missing" if number == 0 else "answer")
+    await desk.run()
+    report = await desk.ordinary()
+    assert (report.enriched, report.failed, len(desk.server.calls)) == (12, {}, 1)
+
+
+async def test_a_run_without_batches_leaves_to_them_what_they_ask(desk: Desk) -> None:
+    desk.server.batches.polls = None
+    await desk.run(limits=Limits(seconds=0.3))
+    await fill(desk.bench.cluster, desk.bench.index, {"new": {"body": "another"}})
+    report = await desk.ordinary()
+    assert (report.enriched, report.pending, report.failed, len(desk.server.calls)) == (1, 12, {}, 1)
+
+
+async def test_a_batch_that_the_provider_refuses_says_why(desk: Desk) -> None:
+    desk.server.batches.most_lines = 5
+    report = await desk.run()
+    assert report.failed == {"batch refused": 12}
+    assert any("more than 5 lines" in line for line in desk.said)
+
+
+async def test_a_batch_that_the_provider_does_not_know_any_more_is_given_up(desk: Desk) -> None:
+    desk.server.batches.polls = None
+    await desk.run(limits=Limits(seconds=0.3))
+    desk.server.batches.made.clear()
+    assert (await desk.run()).failed == {"batch gone": 12}
+    desk.server.batches.polls = 0
+    assert (await desk.run()).enriched == 12
+
+
+async def test_answers_that_nobody_asked_for_are_not_stored(desk: Desk) -> None:
+    desk.server.batches.polls = None
+    await desk.run(limits=Limits(seconds=0.3))
+    planted = desk.server.batches.files["file-0"].replace(b'"custom_id":"', b'"custom_id":"0').splitlines()[0]
+    desk.server.batches.files["file-0"] += planted + b"\n"
+    desk.server.batches.polls = 0
+    report = await desk.run()
+    assert (report.calls, report.enriched) == (10, 12)
+
+
+async def test_a_line_that_comes_twice_is_booked_once(desk: Desk) -> None:
+    desk.server.batches.polls = None
+    await desk.run(limits=Limits(seconds=0.3))
+    desk.server.batches.files["file-0"] *= 2
+    desk.server.batches.polls = 0
+    report = await desk.run()
+    assert (report.calls, report.enriched) == (10, 12)
+
+
+async def test_pauses_of_the_provider_while_waiting_are_waited_out(desk: Desk) -> None:
+    desk.server.batches.polls = 3
+    desk.server.batches.faults.extend([Fault.status(500), Fault.status(429, retry_after=0.1), Fault.status(503)])
+    report = await desk.run()
+    assert (report.enriched, len(desk.server.batches.made)) == (12, 1)
+
+
+async def test_a_wrong_key_is_told_without_it(desk: Desk) -> None:
+    desk.server.api_key = "sk-another"
+    with pytest.raises(ModelError, match="refused the key") as caught:
+        await desk.run()
+    assert KEY not in str(caught.value)
+    desk.server.api_key = KEY
+    assert (await desk.run()).enriched == 12
+
+
+async def test_a_provider_without_batches_is_told_before_anything_is_sent(desk: Desk) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be asked in batches"):
+        await desk.run(model="cohere/command-r")
+
+
+async def test_answers_cost_the_price_of_a_batch(desk: Desk) -> None:
+    report = await desk.run(model=PRICED)
+    whole = Model(LlmStage(model=PRICED)).price(1000, 1000)
+    assert whole is not None
+    assert BatchModel(LlmStage(model=PRICED)).price(1000, 1000) == pytest.approx(whole / 2)
+    assert 0 < report.cost < 0.01
+
+
+async def test_a_limit_of_cost_is_kept_and_the_next_run_goes_on(desk: Desk) -> None:
+    with desk.batching(model=PRICED) as make:
+        batching = await make()
+        pages = [p async for page in batching.job.unanswered() for p in page]
+        one = batching.model.price(batching.model.tokens(pages[0]), 2000) * 1.15
+    report = await desk.run(model=PRICED, most_cost=3.5 * one)
+    assert report.stopped == "cost"
+    assert 3 <= len(desk.server.batches.paid) <= 10
+    assert report.cost <= 3.5 * one
+    assert report.enriched >= report.calls
+    report = await desk.run(model=PRICED)
+    assert (report.enriched, len(desk.server.batches.paid)) == (12, 10)
+
+
+async def test_a_limit_of_cost_without_a_price_is_refused(desk: Desk) -> None:
+    with pytest.raises(ConfigurationError, match="no price is known"):
+        await desk.run(most_cost=1.0)
+
+
+async def test_a_limit_of_documents_is_kept(desk: Desk) -> None:
+    report = await desk.run(limits=Limits(documents=4))
+    assert (report.enriched, report.stopped, len(desk.server.batches.paid)) == (4, "documents", 4)
+
+
+async def test_two_runs_of_one_folder_do_not_submit_at_the_same_time(desk: Desk) -> None:
+    with desk.batching() as make:
+        batching = await make()
+        with batching.notes.submitting(), pytest.raises(ConfigurationError, match="another run submits"):
+            await desk.run()
+
+
+async def test_what_an_earlier_version_of_a_text_was_asked_does_not_enrich_the_later_one(desk: Desk) -> None:
+    desk.server.batches.polls = None
+    await desk.run(limits=Limits(seconds=0.3))
+    await fill(desk.bench.cluster, desk.bench.index, {"3": {"body": "quite another text"}})
+    desk.server.batches.polls = 0
+    report = await desk.run()
+    assert (report.enriched, report.pending, len(desk.server.batches.paid)) == (12, 0, 11)
+
+
+async def test_notes_of_another_program_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "batches.sqlite").write_text("not a database at all, but long enough to look like one" * 40)
+    with pytest.raises(ConfigurationError, match="cannot use the notes of batches"):
+        Notes(tmp_path / "batches.sqlite")
+
+
+async def test_the_options_of_a_model_are_those_that_it_takes(server: ModelServer) -> None:
+    stage = LlmStage(model="gpt-5", api_base=server.api_base, api_key=KEY)
+    line = BatchModel(stage).line("k", document_prompt("1", {"body": ("fan",)}, ""))
+    assert b'"max_completion_tokens":2000' in line
+    assert b"temperature" not in line
