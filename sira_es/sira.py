@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-import logging
 import math
 import threading
 import time
@@ -55,8 +54,6 @@ from sira_es.llm.store import NoModel, StoredSource, midnight
 from sira_es.settings import Settings, load_settings
 
 __all__ = ["AsyncSira", "Hit", "SearchResult", "Sides", "Sira"]
-
-log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -323,12 +320,12 @@ class AsyncSira(Foundation):
         concurrency: int | None = None,
         batch: bool = False,
         on_progress: Callable[[Progress], None] = lambda _: None,
-        on_wait: Callable[[str], None] = lambda _: None,
+        on_notice: Callable[[str], None] = lambda _: None,
     ) -> EnrichReport:
         """Add `enriched_terms` to every pending or stale document. Adds the two fields to the mapping where they lack.
 
         `part` (i, n) works on the i-th, from 0, of n disjoint parts. `batch`: have the answers made in batches, within a
-        day; `on_wait` is told how far they are, and a run that was interrupted is gone on with by the next. Raises
+        day; `on_notice` is told how far they are, and a run that was interrupted is gone on with by the next. Raises
         ConfigurationError, ClusterError, ModelError; what fails for single documents is in the report.
         """
         stage = self.settings.llm.documents
@@ -342,7 +339,7 @@ class AsyncSira(Foundation):
         await self.prepare(index)
         job = await self._job(index, page)
         if not batch:
-            self._tell_of_batches(job)
+            self._tell_of_batches(job, on_notice)
             return await job.run(limits, query=query, part=part, on_progress=on_progress)
         batching = Batching(
             job,
@@ -352,7 +349,7 @@ class AsyncSira(Foundation):
             owner_of(job.key, stage),
             limits or Limits(),
             self._most_cost(limits.cost if limits else None),
-            on_wait,
+            on_notice,
         )
         return await batching.run(query=query, part=part, on_progress=on_progress)
 
@@ -364,14 +361,14 @@ class AsyncSira(Foundation):
         left = stage.max_cost_per_day - self.store().spent_since(midnight(), stage.model or "")
         return left if limit is None else min(left, limit)
 
-    def _tell_of_batches(self, job: Enrichment) -> None:
-        if (self.settings.state / NOTES).exists() and (
-            out := self.notes().open(owner_of(job.key, self.settings.llm.documents))
-        ):
-            log.warning(
-                "%d batches with %d questions are out; what they ask is left to them: 'sira-es enrich --batch' collects it",
-                len(out),
-                sum(noted.questions for noted in out),
+    def _tell_of_batches(self, job: Enrichment, on_notice: Callable[[str], None]) -> None:
+        if not (self.settings.state / NOTES).exists():
+            return
+        if out := self.notes().open(owner_of(job.key, self.settings.llm.documents)):
+            questions = sum(noted.questions for noted in out)
+            on_notice(
+                f"batches with {questions} questions are out; their documents are left to 'sira-es enrich --batch', "
+                "which collects the answers"
             )
 
     async def follow(
@@ -384,11 +381,12 @@ class AsyncSira(Foundation):
         pause: float = 5.0,
         on_progress: Callable[[Progress], None] = lambda _: None,
         on_trouble: Callable[[SiraError], None] = lambda _: None,
+        on_notice: Callable[[str], None] = lambda _: None,
     ) -> EnrichReport:
         """Enrich, and go on with what is new or changed, looking every `pause` seconds; until cancelled, or at a limit.
 
         A document that failed is tried again after ten minutes. What passes by itself, such as a restart of the
-        cluster, is told to `on_trouble`.
+        cluster, is told to `on_trouble`; `on_notice` hears of batches that are out.
         """
         budget = Budget(limits)
         place = ("", "")
@@ -400,7 +398,7 @@ class AsyncSira(Foundation):
             await self.prepare(index)
             job = await self._job(index, await self._page(index, concurrency=concurrency))
             if not told:
-                self._tell_of_batches(job)
+                self._tell_of_batches(job, on_notice)
                 told = True
             place = await job.forget_deleted(place)
             if query is None and await job.is_idle(RETRY_SECONDS):

@@ -138,12 +138,18 @@ async def _enrich(
     if given["follow"] and part[1] > 1:
         raise InputError("--follow works on all documents; leave --slice out")
     limits = Limits(given["max_cost"], given["max_docs"], given["max_time"])
+
+    def notice(line: str) -> None:
+        options.say(f"sira-es: {line}")
+
     async with AsyncSira(_settings(options, given), document_answers=recorded) as sira:
         with progress_bar(options) as report:
             if given["rejudge"]:
                 return await sira.rejudge(index, query=query, part=part, on_progress=report)
             if given["follow"]:
-                return await sira.follow(index, limits=limits, query=query, on_progress=report, on_trouble=_trouble)
+                return await sira.follow(
+                    index, limits=limits, query=query, on_progress=report, on_trouble=_trouble, on_notice=notice
+                )
             return await sira.enrich(
                 index,
                 limits=limits,
@@ -151,7 +157,7 @@ async def _enrich(
                 part=part,
                 batch=given["batch"],
                 on_progress=report,
-                on_wait=lambda line: options.say(f"sira-es: {line}"),
+                on_notice=notice,
             )
 
 

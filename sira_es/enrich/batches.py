@@ -179,7 +179,7 @@ class Batching:
                 self._budget.hit = self._budget.hit or "time"
                 return
             questions = sum(noted.questions for noted in out)
-            line = f"{len(out)} batches with {questions} questions are out, {answered} answered"
+            line = f"batches with {questions} questions are out ({len(out)}), {answered} answered"
             if line != told:
                 told = line
                 self.say(f"{line}; interrupt whenever you like, the same command goes on with them")

@@ -202,7 +202,9 @@ class BatchModel(Model):
     def _taken(self) -> Mapping[str, Any]:
         """Our options as this model takes them."""
         name, provider = self._place
-        taken = load_litellm().utils.get_optional_params(model=name, custom_llm_provider=provider, drop_params=True, **OPTIONS)
+        taken = load_litellm().utils.get_optional_params(
+            model=name, custom_llm_provider=provider, drop_params=True, **OPTIONS
+        )
         return {key: value for key, value in taken.items() if key not in {"stream", "extra_body"}}
 
     async def _call(self, function: str, /, *, again: Collection[str] = ATTEMPTS, **given: Any) -> Any:

@@ -111,7 +111,7 @@ async def test_a_batch_fills_the_store_and_every_document_is_enriched_from_it(de
 
 async def test_a_person_is_told_how_many_questions_are_out_and_how_to_go_on(desk: Desk) -> None:
     await desk.run()
-    assert desk.said[0].startswith("1 batches with 10 questions are out")
+    assert desk.said[0].startswith("batches with 10 questions are out (1)")
     assert "the same command goes on" in desk.said[0]
 
 

@@ -50,7 +50,8 @@ class Batches:
     lists_asked: int = 0
     faults: deque[Any] = field(default_factory=deque)
     """Faults of status for the next looks at a batch."""
-    _polled: dict[str, int] = field(default_factory=dict)
+    asked_about: dict[str, int] = field(default_factory=dict)
+    """How often each batch was looked at."""
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -115,10 +116,10 @@ class Batches:
         name = request.match_info["id"]
         if name not in self.made:
             return _missing()
-        self._polled[name] = self._polled.get(name, 0) + 1
+        self.asked_about[name] = self.asked_about.get(name, 0) + 1
         if self.made[name]["status"] not in ENDS:
             self.made[name]["status"] = "in_progress"
-            if self.polls is not None and self._polled[name] > self.polls:
+            if self.polls is not None and self.asked_about[name] > self.polls:
                 self._end(name, self.ends, self.error)
         return web.json_response(self.made[name])
 
