@@ -235,13 +235,15 @@ class IndexSettings(_Part):
     """What is known of one index. `text_fields` are names with an optional weight: `title^2`.
 
     `read_fields` are read by the model as well, but not searched: text inside nested objects, keywords. A document of
-    more than `chunk_tokens` is read in several parts. An index that has text in nested objects alone is searched by what
+    more than `chunk_tokens` is read in several parts. `updated_field` is a date that every change of a document sets: by
+    it changes are found where the cluster does not tell its checkpoints. An index that has text in nested objects alone is searched by what
     is added to it: `text_fields: [enriched_terms]`, with the nested fields as `read_fields`.
     """
 
     text_fields: Names
     read_fields: Names = []
     main_field: str | None = None
+    updated_field: str | None = None
     chunk_tokens: int = Field(default=4000, ge=200)
     description: str = ""
     language: str = ""

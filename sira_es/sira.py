@@ -300,6 +300,7 @@ class AsyncSira(Foundation):
             page,
             self.ledger(),
             text_fields=text_fields,
+            updated_field=self.settings.index(index).updated_field,
         )
 
     async def prepare(self, index: str) -> None:

@@ -18,7 +18,16 @@ from sira_es.enrich.ledger import Entry, Ledger, Totals
 from sira_es.enrich.own import is_ours
 from sira_es.enrich.page import Enriched, PageEnricher
 from sira_es.enrich.paging import PAGE, each_page
-from sira_es.enrich.passes import HASHED, Shard, checkpoints, made_otherwise, pending_query, shards_of, wanted
+from sira_es.enrich.passes import (
+    HASHED,
+    Shard,
+    checkpoints,
+    latest_update,
+    made_otherwise,
+    pending_query,
+    shards_of,
+    wanted,
+)
 from sira_es.enrich.report import Budget, EnrichReport, Limits, Progress
 from sira_es.enrich.watch import Watch
 from sira_es.enrich.writing import as_found, forget_deleted, take_out, with_terms, write
@@ -43,6 +52,7 @@ class Enrichment:
         ledger: Ledger,
         *,
         text_fields: Sequence[str],
+        updated_field: str | None = None,
         page_size: int = PAGE,
         keep_alive: str = "5m",
     ) -> None:
@@ -52,6 +62,7 @@ class Enrichment:
         self._pages = page
         self._ledger = ledger
         self._fields = list(text_fields)
+        self._updated_field = updated_field
         self._scan = {"page_size": page_size, "keep_alive": keep_alive}
         self.key = f"{cluster.url}/{target.name}"
         """What this target is called in the ledger."""
@@ -79,6 +90,7 @@ class Enrichment:
         ledger, and the next run tries them again.
         """
         shards = await shards_of(self._cluster, self._target)
+        latest = await self._latest(shards)
         self._begin(limits, await self._count(pending_query(self._with_text, self._page.recipe), query))
         self._page.watch = Watch(self._ledger.words(self.key), allowed=self._page.allowed)
         self._page.proven = self._ledger.has_made(self.key, self._page.recipe)
@@ -87,8 +99,7 @@ class Enrichment:
         done = []
         try:
             for shard in shards:
-                cursor = self._ledger.cursor(self.key, shard.uuid, shard.number, self._made_by)
-                asked = wanted(shard, cursor, self._with_text, self._page.recipe, query)
+                asked = self._wanted(shard, query)
                 handle = self._enriching(shard)
                 await self._each_page(
                     shard.target, asked, part, handle, on_progress, [*self._page.fields, SIRA, ENRICHED]
@@ -101,7 +112,7 @@ class Enrichment:
             self._ledger.keep_words(self.key, self._page.watch.counts)
         self._budget.check()
         if whole:
-            await self._advance([s for s in done if not s.unsettled])
+            await self._advance([s for s in done if not s.unsettled], latest)
             await forget_deleted(self._cluster, self._ledger, self.key, unfinished=True)
         self._frequencies.forget()
         return await self._report()
@@ -112,8 +123,7 @@ class Enrichment:
         """What a run would have to ask a model, page by page, for `most` documents at most. Raises ClusterError."""
         seen = 0
         for shard in await shards_of(self._cluster, self._target):
-            cursor = self._ledger.cursor(self.key, shard.uuid, shard.number, self._made_by)
-            asked = wanted(shard, cursor, self._with_text, self._page.recipe, query)
+            asked = self._wanted(shard, query)
             source = [*self._page.fields, SIRA, ENRICHED]
             found = scan(self._cluster, shard.target, query=asked, source=source, part=part, **self._scan)  # type: ignore[arg-type]
             async with aclosing(found) as pages:
@@ -360,10 +370,26 @@ class Enrichment:
         self._ledger.spend(self.key, calls=int(calls), tokens=int(tokens), cost=cost, seconds=seconds)
         self._spent = now
 
-    async def _advance(self, shards: Sequence[Shard]) -> None:
+    def _wanted(self, shard: Shard, query: Mapping[str, Any] | None) -> dict[str, Any]:
+        cursor = self._ledger.cursor(self.key, self._place(shard), shard.number, self._made_by)
+        return wanted(shard, cursor, self._with_text, self._page.recipe, query, updated_field=self._updated_field)
+
+    def _place(self, shard: Shard) -> str:
+        """Where a shard's cursor is kept: under its index, or, where it is a date, under the field that holds it."""
+        return shard.uuid if shard.checkpoint is not None else f"{shard.index} {self._updated_field}"
+
+    async def _latest(self, shards: Sequence[Shard]) -> int:
+        """The latest date of a change, where changes are found by date; else -1."""
+        if self._updated_field is None or all(s.checkpoint is not None for s in shards):
+            return -1
+        return await latest_update(self._cluster, self._target, self._updated_field)
+
+    async def _advance(self, shards: Sequence[Shard], latest_date: int) -> None:
         """Note for the next pass how far every document of these shards is done."""
         now = await checkpoints(self._cluster, self._target)
         for shard in shards:
+            if shard.checkpoint is None and latest_date >= 0:
+                self._ledger.advance(self.key, self._place(shard), shard.number, self._made_by, latest_date)
             _, latest = now.get((shard.index, shard.number), ("", None))
             if shard.checkpoint is None or latest is None:
                 continue

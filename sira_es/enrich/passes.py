@@ -4,21 +4,28 @@ A shard gives every operation the next `_seq_no`, and knows up to which one (its
 everything. A pass that went through a shard without leaving a changed document behind has seen all up to the
 checkpoint that it began with; where the only writes since were its own, up to the present one. The next pass asks for
 what has a higher number.
+
+Where the cluster does not tell checkpoints, a date that every change of a document sets may stand in for the number: the
+pass has seen all up to the latest date when it began, but for those that became visible late.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sira_es.cluster.connect import Cluster, expected, segment
 from sira_es.cluster.target import Target
-from sira_es.errors import ClusterRefused
+from sira_es.errors import ClusterRefused, UnsupportedError
 
-__all__ = ["Shard", "made_otherwise", "pending_query", "shards_of", "wanted"]
+__all__ = ["Shard", "latest_update", "made_otherwise", "pending_query", "shards_of", "wanted"]
 
 HASHED = {"exists": {"field": "sira.source_hash"}}
+OVERLAP = 60_000
+"""Milliseconds that a change may become visible later than its date says: a refresh interval, and a slow writer."""
+
 _NOT_TOLD = frozenset({400, 403, 404, 405, 410})
 
 
@@ -56,6 +63,26 @@ async def shards_of(cluster: Cluster, target: Target) -> list[Shard]:
             uuid, checkpoint = told.get((index.name, number), ("", None))
             shards.append(Shard(alone, index.name, number, uuid, checkpoint))
     return shards
+
+
+async def latest_update(cluster: Cluster, target: Target, field: str) -> int:
+    """The latest date in a field of a target, and not after now: milliseconds since 1970; -1 where none has it.
+
+    Raises UnsupportedError where the field is no date.
+    """
+    place = f"/{segment(target.name)}"
+    caps = await cluster.request("GET", f"{place}/_field_caps", params={"fields": field})
+    with expected(f"the fields of '{target.name}'"):
+        kinds = set(caps["fields"].get(field, {})) - {"unmapped"}
+    if not kinds or not kinds <= {"date", "date_nanos"}:
+        raise UnsupportedError(
+            f"updated_field '{field}' of '{target.name}' is {', '.join(sorted(kinds)) or 'not mapped'}; name a date"
+        )
+    body = {"size": 0, "aggs": {"latest": {"max": {"field": field}}}}
+    answer = await cluster.request("POST", f"{place}/_search", body=body)
+    with expected(f"the latest date of '{target.name}'"):
+        latest = answer["aggregations"]["latest"]["value"]
+        return -1 if latest is None else min(int(latest), int(time.time() * 1000))
 
 
 async def checkpoints(cluster: Cluster, target: Target) -> dict[tuple[str, int], tuple[str, int | None]]:
@@ -97,12 +124,25 @@ def made_otherwise(recipe: str) -> dict[str, Any]:
 
 
 def wanted(
-    shard: Shard, cursor: int, fields: Sequence[str], recipe: str, query: Mapping[str, Any] | None
+    shard: Shard,
+    cursor: int,
+    fields: Sequence[str],
+    recipe: str,
+    query: Mapping[str, Any] | None,
+    *,
+    updated_field: str | None = None,
 ) -> dict[str, Any]:
-    """What a pass reads of a shard whose documents up to `cursor` are known to be done."""
+    """What a pass reads of a shard whose documents up to `cursor` are known to be done.
+
+    `cursor` is a `_seq_no` or, with `updated_field`, a date in milliseconds; -1: nothing is known.
+    """
     written: dict[str, Any] = HASHED
     if shard.checkpoint is not None:
         among = {"range": {"_seq_no": {"gt": cursor, "lte": shard.checkpoint}}}
         written = {"bool": {"filter": [HASHED, among]}}
+    elif updated_field and cursor >= 0:
+        later = {"range": {updated_field: {"gte": cursor - OVERLAP, "format": "epoch_millis"}}}
+        undated = {"bool": {"must_not": [{"exists": {"field": updated_field}}]}}
+        written = {"bool": {"filter": [HASHED], "should": [later, undated], "minimum_should_match": 1}}
     due = {"bool": {"should": [pending_query(fields, recipe), written], "minimum_should_match": 1}}
     return {"bool": {"filter": [due, *([query] if query else [])]}}

@@ -71,6 +71,7 @@ class Bench:
             page,
             ledger,
             text_fields=fields,
+            updated_field=settings.updated_field,
             page_size=page_size,
             keep_alive=keep_alive,
         )
