@@ -29,6 +29,7 @@ from sira_es.dsl.locate import Passed, locate
 from sira_es.dsl.rewrite import encoded, rewrite_dict
 from sira_es.enrich.batches import BatchedSource, Batching, owner_of
 from sira_es.enrich.follow import RETRY_SECONDS, follow
+from sira_es.enrich.impact import Impact, index_bytes, search_times
 from sira_es.enrich.job import Enrichment
 from sira_es.enrich.page import PageEnricher
 from sira_es.enrich.plan import plan
@@ -339,9 +340,11 @@ class AsyncSira(Foundation):
         await self._preflight(index)
         await self.prepare(index)
         job = await self._job(index, page)
+        before = await index_bytes(await self.cluster(), await self.target(index))
         if not batch:
             self._tell_of_batches(job, on_notice)
-            return await job.run(limits, query=query, part=part, on_progress=on_progress)
+            report = await job.run(limits, query=query, part=part, on_progress=on_progress)
+            return replace(report, impact=await self._impact(index, before))
         batching = Batching(
             job,
             BatchModel(stage),
@@ -352,7 +355,14 @@ class AsyncSira(Foundation):
             self._most_cost(limits.cost if limits else None),
             on_notice,
         )
-        return await batching.run(query=query, part=part, on_progress=on_progress)
+        report = await batching.run(query=query, part=part, on_progress=on_progress)
+        return replace(report, impact=await self._impact(index, before))
+
+    async def _impact(self, index: str, before: int | None = None) -> Impact:
+        cluster, target = await self.cluster(), await self.target(index)
+        fields = [name for name in self._text_fields(index) if name != ENRICHED]
+        plain, enriched = await search_times(cluster, target, fields) if fields else (None, None)
+        return Impact(await index_bytes(cluster, target), before, plain, enriched)
 
     def _most_cost(self, limit: float | None) -> float | None:
         """The limit of a run, or what is left of the day's where that is less."""
@@ -460,7 +470,8 @@ class AsyncSira(Foundation):
     async def status(self, index: str) -> EnrichReport:
         """How much of an index is enriched, and what all runs on it spent."""
         page = await self._page(index) if self.answers("documents") else None
-        return await (await self._job(index, page)).status()
+        report = await (await self._job(index, page)).status()
+        return replace(report, impact=await self._impact(index))
 
     async def failures(self, index: str) -> list[tuple[str, str, str]]:
         """Index, id and reason of each document that failed last time."""

@@ -61,6 +61,15 @@ def show(report: EnrichReport) -> None:
         click.echo(f"held back  {words}: in the terms of too many documents; 'terms allow' lets a word through")
     click.echo(f"spent      {report.calls} calls, {report.tokens} tokens, ${report.cost:.4f}, {report.seconds:.0f} s")
 
+    impact = report.impact
+    if impact.bytes is not None:
+        before = "" if impact.bytes_before is None else f", {impact.bytes_before / 1e6:.1f} MB before"
+        click.echo(f"index      {impact.bytes / 1e6:.1f} MB a copy{before}")
+    if impact.plain is not None and impact.enriched is not None:
+        click.echo(
+            f"searches   95 % within {1000 * impact.enriched:.0f} ms, {1000 * impact.plain:.0f} ms without the terms"
+        )
+
 
 def _counted(counts: Mapping[str, int]) -> str:
     reasons = ", ".join(f"{n} {reason}" for reason, n in counts.items())

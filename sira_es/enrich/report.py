@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sira_es.enrich.impact import Impact
 from sira_es.errors import ConfigurationError
 from sira_es.llm.model import Answer
 
@@ -133,7 +134,7 @@ class EnrichReport:
     that changed while the model was asked; they are in `stale`, too. `skipped` counts documents with nothing to read or
     with fields of their own where ours would go, `noted` those read in part or with texts that give orders to models,
     `held` the words that were held back, with the share of the documents whose terms have them. `terms_per_document` is
-    None where it is not known.
+    None where it is not known. `impact` is what the terms cost the index.
     """
 
     documents: int
@@ -153,6 +154,7 @@ class EnrichReport:
     done: int = 0
     without_text: int = 0
     changed: int = 0
+    impact: Impact = field(default_factory=Impact)
 
     @property
     def reasons(self) -> str:
@@ -179,5 +181,6 @@ class EnrichReport:
             "tokens": self.tokens,
             "cost": round(self.cost, 6),
             "seconds": round(self.seconds, 1),
+            **self.impact.to_json(),
             **({"stopped": self.stopped} if self.stopped else {}),
         }

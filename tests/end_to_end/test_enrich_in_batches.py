@@ -21,6 +21,7 @@ from tests.model_server import ModelServer
 
 Cli = Callable[..., Result]
 Config = Callable[..., Path]
+Start = Callable[[], "subprocess.Popen[str]"]
 COUNT = 30
 
 
@@ -46,9 +47,24 @@ def config(cli: Cli, write_config: Config, index_name: str, node_url: str, tmp_p
     return write_config(index_name, llm={"documents": stage})
 
 
-def start(config: Path, index: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "sira_es", "enrich", "--index", index, "--batch", "-c", str(config), "--json"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+@pytest.fixture
+def start(config: Path, index_name: str) -> Iterator[Callable[[], subprocess.Popen[str]]]:
+    """Start the command in a process of its own, which takes Ctrl-C even where the tests run in the background."""
+    started: list[subprocess.Popen[str]] = []
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from sira_es.cli import main; main()"
+    )
+    arguments = ["enrich", "--index", index_name, "--batch", "-c", str(config), "--json"]
+
+    def call() -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", program, *arguments]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield call
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def test_dry_run_tells_half_the_price_for_a_batch(cli: Cli, config: Path, index_name: str) -> None:
@@ -70,7 +86,7 @@ def test_where_no_price_of_batches_is_known_the_dry_run_says_so(
 
 
 def test_killed_between_submission_and_note_it_finds_its_batch_and_pays_once(
-    cli: Cli, config: Path, index_name: str, node_url: str, server: ModelServer
+    cli: Cli, config: Path, index_name: str, node_url: str, server: ModelServer, start: Start
 ) -> None:
     """elasticsearch-py#389: what was paid before a kill must not be paid again."""
     process: list[subprocess.Popen[str]] = []
@@ -81,7 +97,7 @@ def test_killed_between_submission_and_note_it_finds_its_batch_and_pays_once(
         return "drop"
 
     server.batches.after_creation = kill
-    process.append(start(config, index_name))
+    process.append(start())
     process[0].communicate(timeout=120)
     server.batches.after_creation = lambda: ""
     result = cli("enrich", "--index", index_name, "--batch", "--json", "-c", config)
@@ -92,10 +108,10 @@ def test_killed_between_submission_and_note_it_finds_its_batch_and_pays_once(
 
 
 def test_interrupted_while_waiting_it_says_how_to_go_on_and_a_run_without_batches_leaves_it_alone(
-    cli: Cli, config: Path, index_name: str, server: ModelServer
+    cli: Cli, config: Path, index_name: str, server: ModelServer, start: Start
 ) -> None:
     server.batches.polls = None
-    process = start(config, index_name)
+    process = start()
     give_up = time.monotonic() + 120
     while not server.batches.asked_about and time.monotonic() < give_up:
         time.sleep(0.1)

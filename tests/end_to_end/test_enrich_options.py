@@ -93,6 +93,29 @@ def test_growth_of_the_index_is_told_before_and_holds_after(
     assert 0.5 * plan["growth"]["bytes"] <= grown <= 1.5 * plan["growth"]["bytes"], f"{grown} bytes of {before}"
 
 
+def test_report_and_status_tell_what_the_terms_cost_the_index(
+    cli: Cli, write_config: Config, index_name: str, node_url: str
+) -> None:
+    """terrierteam/pyterrier_doc2query#7, doc2query--: growth of the index and time of searches belong to every run."""
+    cli("index", "--index", index_name, "--documents", FAQ / "corpus.jsonl.gz", "--url", node_url, "-q")
+    config = write_config(index_name)
+    run = cli("enrich", "--index", index_name, "-c", config, "--recorded", ANSWERS, "-q", "--json").json
+    grown = run["index_bytes"]["now"] - run["index_bytes"]["before"]
+    assert 0.5 * 310 <= grown / run["enriched"] <= 2 * 310, "bytes a document, before segments are merged"
+    assert run["search_p95_ms"]["plain"] > 0
+    assert 0 < run["search_p95_ms"]["enriched"] < 1000
+    status = cli("status", "--index", index_name, "-c", config)
+    assert "MB a copy" in status.out
+    assert "ms without the terms" in status.out
+
+
+def test_of_an_index_without_terms_no_times_are_told(cli: Cli, config: Path, index_name: str, node_url: str) -> None:
+    load(node_url, index_name, 3)
+    found = cli("status", "--index", index_name, "-c", config, "--json").json
+    assert found["search_p95_ms"] == {"plain": None, "enriched": None}
+    assert found["index_bytes"]["now"] > 0
+
+
 def test_slices_by_the_command_line_are_together_complete(
     cli: Cli, config: Path, index_name: str, node_url: str
 ) -> None:
