@@ -31,13 +31,15 @@ async def follow(
     is told to `on_trouble` and waited for; anything else is raised.
     """
     troubles = 0
+    worked = False
     while True:
         started = time.monotonic()
         try:
             report = await one_pass()
             troubles = 0
+            worked = worked or (report is not None and report.done > 0)
         except (ClusterError, ModelError) as error:
-            if not _passes(error):
+            if not _passes(error, worked):
                 raise
             on_trouble(error)
             troubles += 1
@@ -50,7 +52,8 @@ async def follow(
         await asyncio.sleep(max(pause, min(LONGEST_PAUSE, IDLE_SHARE * lasted)) if in_vain else pause)
 
 
-def _passes(error: ClusterError | ModelError) -> bool:
+def _passes(error: ClusterError | ModelError, worked: bool) -> bool:
+    """Whether it may pass by itself. Another server than a model's at the address does so only if it `worked` before."""
     if isinstance(error, ModelError):
-        return error.reason not in _FOR_GOOD
+        return error.reason not in _FOR_GOOD and (worked or error.reason != "bad answer")
     return not isinstance(error, ClusterRefused) or error.status in {404, 429} or error.status >= 500

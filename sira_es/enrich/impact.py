@@ -54,9 +54,8 @@ async def index_bytes(cluster: Cluster, target: Target) -> int | None:
         answer = await cluster.request("GET", f"/{segment(target.name)}/_segments", params=asked)
         copies = [c for index in answer["indices"].values() for shard in index["shards"].values() for c in shard]
         segments = [s for c in copies if c["routing"]["primary"] for s in c.get("segments", {}).values()]
-        return round(
-            sum(s["size_in_bytes"] * s["num_docs"] / (s["num_docs"] + s["deleted_docs"] or 1) for s in segments)
-        )
+        live = (s["size_in_bytes"] * s["num_docs"] / (s["num_docs"] + s["deleted_docs"] or 1) for s in segments)
+        return int(sum(live))
     except (ClusterRefused, KeyError, TypeError, AttributeError):
         return None
 

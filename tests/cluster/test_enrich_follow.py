@@ -146,15 +146,23 @@ async def test_deleted_documents_are_forgotten(
             await eventually(forgotten)
 
 
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (Fault.status(401, message="planted"), "refused the key"),
+        (Fault.not_json(), "not an OpenAI-compatible answer"),
+    ],
+    ids=["wrong key", "another server"],
+)
 async def test_model_that_refuses_for_good_ends_it_with_the_reason(
-    cluster: Cluster, index_name: str, tmp_path: Path, node_url: str
+    cluster: Cluster, index_name: str, tmp_path: Path, node_url: str, fault: Fault, reason: str
 ) -> None:
     await make_index(cluster, index_name, mappings=MAPPING)
     for key in range(30):
         await put(cluster, index_name, str(key), body=f"fan {key}")
     with ModelServer() as server:
-        server.always(Fault.status(401, message="planted"))
-        with pytest.raises(ModelError, match="refused the key"):
+        server.always(fault)
+        with pytest.raises(ModelError, match=reason):
             async with following(node_url, index_name, tmp_path, server):
                 await asyncio.sleep(6)
 

@@ -17,7 +17,7 @@ from cluster.enriching import Bench, answer, close_models, fetched, others, reco
 from cluster.wire import Forward, Reply, Seen, Wire
 from sira_es.cluster.connect import Cluster
 from sira_es.enrich.report import Limits, Progress
-from sira_es.errors import ClusterError, UnsupportedError
+from sira_es.errors import ClusterError
 from sira_es.settings import IndexSettings
 from tests.model_server import Fault, ModelServer
 
@@ -303,20 +303,6 @@ async def test_model_that_never_answers_fails_its_document_and_the_job_moves_on(
         report = await (await bench.job(source)).run()
     assert report.enriched + report.failed.get("timeout", 0) == 5
     assert report.enriched >= 3
-
-
-async def test_role_that_may_not_update_is_found_before_the_model_is_asked(bench: Bench, wire: Wire) -> None:
-    """elastic/elasticsearch PR #64426: updates are refused under document and field level security, item by item."""
-    await fill(bench.cluster, bench.index, documents(3))
-    reason = (
-        "Can't execute a bulk item request with update requests embedded if field or document level security is enabled"
-    )
-    item = {"update": {"status": 400, "error": {"type": "security_exception", "reason": reason}}}
-    wire.on("/_bulk", status=200, body={"errors": True, "items": [item]})
-    with ModelServer(default=answer("noise")) as server, bench.model(server) as source:
-        with pytest.raises(UnsupportedError, match="level security"):
-            await (await bench.job(source)).run()
-        assert server.calls == []
 
 
 # Limits

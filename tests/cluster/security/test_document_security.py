@@ -16,9 +16,10 @@ import pytest
 from cluster.security.conftest import PASSWORD, Secured
 from sira_es.errors import UnsupportedError
 from sira_es.expand import Expanded
-from sira_es.settings import Settings
+from sira_es.settings import LlmSettings, LlmStage, Settings
 from sira_es.sira import AsyncSira
 from sira_es.vocabulary.model import Verdict
+from tests.model_server import ModelServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -157,9 +158,10 @@ async def test_callers_are_told_to_see_everything(secured: Secured, index: str, 
         assert (await expand(theirs, index)).gathered.statistics.source == "term_vectors"
 
 
+@pytest.mark.parametrize("sign_in", ["user", "API key"])
 @pytest.mark.parametrize("security", ["documents", "fields"])
 async def test_enrichment_is_refused_before_it_costs_anything(
-    secured: Secured, index: str, tmp_path: Path, security: str
+    secured: Secured, index: str, tmp_path: Path, security: str, sign_in: str
 ) -> None:
     """A role with document- or field-level security may not update, whatever its privileges.
 
@@ -175,11 +177,19 @@ async def test_enrichment_is_refused_before_it_costs_anything(
         granted["field_security"] = {"grant": ["text", "enriched_terms", "sira*"]}
     secured.role("partial", {"indices": [granted]})
     chosen = settings(secured, index, tmp_path, secured.user("partial", "partial"))
-    never = tmp_path / "never.jsonl"
-    never.write_text("")
-    async with AsyncSira(chosen, document_answers=never) as sira:
-        with pytest.raises(UnsupportedError, match="without document- and field-level security") as caught:
-            await sira.enrich(index)
-    assert "\n" not in str(caught.value)
+    if sign_in == "API key":
+        made = secured.call(
+            "POST", "/_security/api_key", {"name": index, "role_descriptors": {"partial": {"indices": [granted]}}}
+        )
+        chosen = chosen.model_copy(update={"cluster": secured.settings(api_key=made["encoded"])})
+    with ModelServer() as server:
+        stage = LlmStage(model="openai/test", api_base=server.api_base, api_key="none")
+        chosen = chosen.model_copy(update={"llm": LlmSettings(documents=stage)})
+        async with AsyncSira(chosen) as sira:
+            for way in (sira.enrich(index), sira.enrich(index, batch=True), sira.follow(index), sira.plan(index)):
+                with pytest.raises(UnsupportedError, match="without document- and field-level security") as caught:
+                    await way
+                assert "\n" not in str(caught.value)
+        assert (server.calls, server.batches.made) == ([], {})
     mapped = secured.call("GET", f"/{index}/_mapping")[index]["mappings"]["properties"]
     assert "enriched_terms" not in mapped
