@@ -70,15 +70,15 @@ class Page:
 
 
 class Shop:
-    """The page, whose searches go to one address."""
+    """The page, whose searches go to one address: from its server, or from the browser itself."""
 
-    def __init__(self, folder: Path, chromium: str, searches: str, index: str) -> None:
+    def __init__(self, folder: Path, chromium: str, searches: str, index: str, *, itself: bool = False) -> None:
         self._folder, self._chromium, self._index = folder, chromium, index
         self._process = subprocess.Popen(
             ["node", "server.mjs"],
             cwd=folder,
             stdout=subprocess.PIPE,
-            env={**os.environ, "SEARCH_HOST": searches},
+            env={**os.environ, "SEARCH_HOST": searches, "SEARCH_FROM": "page" if itself else "server"},
         )
         assert self._process.stdout is not None
         self._address = f"http://localhost:{int(self._process.stdout.readline())}"

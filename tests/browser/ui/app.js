@@ -1,6 +1,10 @@
-// The path names the index; ?hits=N asks for so many hits a page.
+// The path names the index; ?hits=N asks for so many hits a page. searchHost: where this page itself sends its searches.
 const index = location.pathname.slice(1)
-const client = SearchkitInstantsearchClient({ url: '/api/search' })
+const client = SearchkitInstantsearchClient(
+  searchHost
+    ? new Searchkit({ connection: { host: searchHost }, search_settings: settings })
+    : { url: '/api/search' }
+)
 const search = instantsearch({ indexName: index, searchClient: client, routing: true })
 const w = instantsearch.widgets
 search.addWidgets([

@@ -1,4 +1,5 @@
-// Serves the page, and answers its searches with @searchkit/api. SEARCH_HOST is the address of the cluster, or of a proxy.
+// Serves the page. SEARCH_HOST is the address of the cluster, or of a proxy: searches go there from here, by @searchkit/api,
+// or with SEARCH_FROM=page from the page itself.
 import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import { dirname, join, normalize } from 'node:path'
@@ -14,6 +15,10 @@ const types = { js: 'text/javascript', css: 'text/css', html: 'text/html' }
 async function answer(request, response) {
   const path = normalize(decodeURIComponent(new URL(request.url, 'http://localhost').pathname))
   if (path === '/favicon.ico') return response.writeHead(204).end()
+  if (path === '/host.js') {
+    const host = process.env.SEARCH_FROM === 'page' ? process.env.SEARCH_HOST : ''
+    return response.writeHead(200, { 'content-type': types.js }).end(`const searchHost = '${host}'`)
+  }
   if (path === '/api/search' && request.method === 'POST') {
     const parts = []
     for await (const part of request) parts.push(part)
