@@ -97,8 +97,10 @@ def _serve(
     from sira_es.proxy.app import Proxy
     from sira_es.proxy.memory import LocalMemory, Memory, SharedMemory
     from sira_es.proxy.server import Tls, bind, serve
+    from sira_es.proxy.upstream import tls_of
 
     workers = given["workers"]
+    tls_of(settings.cluster)  # what is wrong with it is said before anything is served
     listening = bind(*address)
     tls = Tls(given["tls_cert"], given["tls_key"]) if given["tls_cert"] else None
     scheme = "https" if tls else "http"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import ssl
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -58,7 +59,8 @@ class NoAnswer(Exception):  # noqa: N818  never leaves this room
     def sent(self) -> bool:
         import aiohttp
 
-        return not isinstance(self.cause, aiohttp.ClientConnectorError | aiohttp.ServerFingerprintMismatch)
+        not_connected = aiohttp.ClientConnectorError | aiohttp.ServerFingerprintMismatch | aiohttp.ClientHttpProxyError
+        return not isinstance(self.cause, not_connected)
 
 
 class Transport(Protocol):
@@ -219,10 +221,14 @@ def why_no_answer(error: NoAnswer, timeout: float) -> str:
         )
         hint = "set cluster.ca_certs to the file of its CA, or cluster.fingerprint"
         return f"{node}: its certificate is not trusted ({reason}); {hint}"
-    if "ALERT" in str(cause) and "CERTIFICATE" in str(cause):  # the node ended TLS over ours, or over its absence
+    if re.search("ALERT.*(CERTIFICATE|UNKNOWN_CA)", str(cause)):  # the node ended TLS over ours, or over its absence
         return f"{node} does not accept the certificate of cluster.client_cert; give one that its CA has signed"
     if isinstance(cause, aiohttp.ClientSSLError | ssl.SSLError):
         return f"{node}: no TLS connection could be made; if the cluster has no TLS, write http:// in cluster.url"
+    if isinstance(cause, aiohttp.ClientHttpProxyError):
+        return f"{node}: the forward proxy answers {cause.status}; check HTTPS_PROXY and NO_PROXY"
+    if isinstance(cause, aiohttp.ClientProxyConnectionError):
+        return f"{node}: no connection to the forward proxy; check HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
     if isinstance(cause, aiohttp.ClientConnectorDNSError):
         return f"{node}: the host name cannot be resolved; check cluster.url"
     if isinstance(cause, aiohttp.ClientConnectorError):

@@ -36,7 +36,10 @@ log = logging.getLogger(__name__)
 
 
 class Proxy:
-    """`load` reads the configuration, again at each SIGHUP. `quiet`: no access log. `memory` makes what is remembered."""
+    """`load` reads the configuration, again at each SIGHUP. `quiet`: no access log. `memory` makes what is remembered.
+
+    `failure`: why it could not start.
+    """
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class Proxy:
         memory: Callable[[Settings], Memory] = lambda _: LocalMemory(),
         quiet: bool = False,
     ) -> None:
+        self.failure: SiraError | None = None
         self._load = load
         self._options = options
         self._make_memory = memory
@@ -69,7 +73,8 @@ class Proxy:
             self._room = self._make(self._load())
             self._shadow = Shadow(self._room, self._metrics) if self._options.shadow else None
         except SiraError as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            self.failure = error
+            await send({"type": "lifespan.startup.failed"})
             return
         self._beside(self._room.prepare())
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)

@@ -16,7 +16,7 @@ import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from sira_es.errors import ConfigurationError
+from sira_es.errors import ConfigurationError, SiraError
 from sira_es.proxy.downstream import Cut
 
 __all__ = ["TARGET", "Tls", "bind", "serve"]
@@ -169,7 +169,7 @@ def bind(host: str, port: int) -> socket.socket:
 def serve(make_app: Callable[[], Any], listening: socket.socket, *, workers: int = 1, tls: Tls | None = None) -> int:
     """Serve until SIGTERM or SIGINT, then let requests end. SIGHUP reaches the app of every worker.
 
-    Returns the exit code.
+    Returns the exit code; raises the SiraError that an app could not start for, its `failure`.
     """
     if workers == 1:
         return _run(make_app, listening, tls)
@@ -178,8 +178,9 @@ def serve(make_app: Callable[[], Any], listening: socket.socket, *, workers: int
 
 def _run(make_app: Callable[[], Any], listening: socket.socket, tls: Tls | None) -> int:
     logging.getLogger("uvicorn.error").addFilter(_is_news)
+    app = make_app()
     config = uvicorn.Config(
-        make_app(),
+        app,
         http=Protocol,
         ws="none",
         lifespan="on",
@@ -199,14 +200,18 @@ def _run(make_app: Callable[[], Any], listening: socket.socket, tls: Tls | None)
         raise ConfigurationError(f"--tls-cert: cannot use it with its key ({error}); give PEM files") from None
     signal.signal(signal.SIGTERM, lambda *_: None)  # the server raises it once more when all requests have ended
     server = uvicorn.Server(config)
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt, SystemExit):  # it exits by itself where the app cannot start
         server.run(sockets=[listening])
+    if app.failure is not None:
+        raise app.failure
     return 0 if server.started else 1
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Answers that broke off are in our own log; malformed requests are the client's affair."""
-    return record.levelno >= logging.ERROR and not (record.exc_info and isinstance(record.exc_info[1], Cut))
+    """Answers that broke off are in our own log, as is why we cannot start; malformed requests are the client's affair."""
+    if record.levelno < logging.ERROR or "startup failed" in record.getMessage():
+        return False
+    return not (record.exc_info and isinstance(record.exc_info[1], Cut))
 
 
 class _Workers:
@@ -246,6 +251,8 @@ class _Workers:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             code = self._work()
+        except SiraError as error:
+            log.error("%s", error)
         finally:
             os._exit(code)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -12,12 +13,14 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from sira_es.cluster.transport import fingerprint_of, ssl_context_of
+from sira_es.cluster.transport import NoAnswer, fingerprint_of, proxy_of, ssl_context_of, why_no_answer
 from sira_es.errors import ConfigurationError
 from sira_es.proxy.wire import Headers
 from sira_es.settings import ClusterSettings
 
-__all__ = ["Body", "Lost", "Node", "Unreachable", "Upstream"]
+__all__ = ["Body", "Lost", "Node", "Unreachable", "Upstream", "tls_of"]
+
+log = logging.getLogger(__name__)
 
 Body = bytes | Callable[[], AsyncIterator[bytes]] | None
 """Bytes, or something that makes a stream of them; it is called again only while nothing of it was taken."""
@@ -26,31 +29,37 @@ CONNECT_SECONDS = 5.0
 _PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)
 """For how many seconds a node is avoided after so many failures in a row."""
 
-_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ServerFingerprintMismatch)
+_NOT_SENT = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ServerFingerprintMismatch,
+    aiohttp.ClientHttpProxyError,
+)
 _OWN_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
 class Unreachable(Exception):  # noqa: N818
-    """No node took the request: it has reached none of them."""
+    """No node took the request: it has reached none of them. The message says why, of each."""
 
 
 class Lost(Exception):  # noqa: N818
     """A node took the request, and gave no whole answer."""
 
     def __init__(self, node: Node, cause: BaseException) -> None:
-        super().__init__(f"{type(cause).__name__} at {node.name}")
         self.node = node
         self.timed_out = isinstance(cause, TimeoutError)
+        super().__init__(node.name if self.timed_out else node.why(cause))
 
 
 class Node:
-    """One address of the cluster. `name` is host and port."""
+    """One address of the cluster. `name` is host and port; `proxy` the forward proxy that the environment names for it."""
 
     def __init__(self, url: str) -> None:
         parts = URL(url)
         self._scheme, self._host, self._port = parts.scheme, parts.host or "", parts.port
         self._prefix = parts.raw_path.rstrip("/")
         self.name = f"{self._host}:{self._port}"
+        self.proxy = proxy_of(url)
         self.failures = 0
         self.avoided_until = 0.0
 
@@ -64,7 +73,13 @@ class Node:
     def up(self) -> bool:
         return time.monotonic() >= self.avoided_until
 
-    def failed(self) -> None:
+    def why(self, cause: BaseException) -> str:
+        """One line: what went wrong, and what to do about it."""
+        return why_no_answer(NoAnswer(f"{self._scheme}://{self.name}", cause), CONNECT_SECONDS)
+
+    def failed(self, cause: BaseException) -> None:
+        if not self.failures:
+            log.warning("a node is left out for a while: %s", self.why(cause))
         pause = _PAUSES[min(self.failures, len(_PAUSES) - 1)]
         self.failures += 1
         self.avoided_until = time.monotonic() + pause
@@ -77,14 +92,9 @@ class Upstream:
     """Connections to all nodes. Made on the running event loop; raises ConfigurationError."""
 
     def __init__(self, settings: ClusterSettings) -> None:
-        if settings.aws:
-            raise ConfigurationError("cluster.aws: the proxy does not sign requests; put it behind a signing one")
         self.nodes = [Node(url) for url in settings.url]
         self._turn = itertools.count()
-        secure = any(url.startswith("https:") for url in settings.url)
-        tls: Any = ssl_context_of(settings) if secure else True
-        if secure and settings.fingerprint:
-            tls = aiohttp.Fingerprint(fingerprint_of(settings.fingerprint))
+        tls = tls_of(settings)
         connector = aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=_socket, keepalive_timeout=30.0)
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -104,22 +114,24 @@ class Upstream:
 
         Raises Unreachable where none can, Lost where the answer does not begin.
         """
+        reasons = []
         for node in self._order(but):
             data = body() if callable(body) else body
             try:
                 response = await self._session.request(
-                    method, node.url(target), headers=headers, data=data, allow_redirects=False
+                    method, node.url(target), headers=headers, data=data, allow_redirects=False, proxy=node.proxy
                 )
-            except _NOT_SENT:
-                node.failed()
+            except _NOT_SENT as error:
+                node.failed(error)
+                reasons.append(node.why(error))
                 continue
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if not isinstance(error, aiohttp.ServerDisconnectedError):
-                    node.failed()
+                    node.failed(error)
                 raise Lost(node, error) from None
             node.answered()
             return response, node
-        raise Unreachable(", ".join(node.name for node in self.nodes))
+        raise Unreachable("; ".join(reasons))
 
     async def ping(self, seconds: float = 2.0) -> bool:
         """Whether any node answers now, whatever it says."""
@@ -139,6 +151,16 @@ class Upstream:
         start = next(self._turn) % len(self.nodes)
         turned = self.nodes[start:] + self.nodes[:start]
         return sorted(turned, key=lambda node: (node is last, node.avoided_until if not node.up else 0.0))
+
+
+def tls_of(settings: ClusterSettings) -> Any:
+    """What a connection to the cluster is checked with; True: none has TLS. Raises ConfigurationError."""
+    if settings.aws:
+        raise ConfigurationError("cluster.aws: the proxy does not sign requests; put it behind a signing one")
+    if not any(url.startswith("https:") for url in settings.url):
+        return True
+    context = ssl_context_of(settings)
+    return aiohttp.Fingerprint(fingerprint_of(settings.fingerprint)) if settings.fingerprint else context
 
 
 def _socket(address: Any) -> socket.socket:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -78,7 +79,7 @@ class Running:
     def _wait_until_ready(self) -> None:
         give_up = time.monotonic() + 30
         while time.monotonic() < give_up:
-            said = send(self.port, b"GET /_sira/health HTTP/1.1\r\nhost: x\r\n\r\n")
+            said = send(self.port, b"GET /_sira/health HTTP/1.1\r\nhost: x\r\n\r\n", tls=self.url.startswith("https"))
             if said and b'"starting"' not in said[0].body:
                 return
             time.sleep(0.05)
@@ -167,15 +168,17 @@ class RawNode:
 
     `answers` are used one after the other, the last for ever; None closes the connection without an answer. With the
     address of a real node in `relay`, only searches are answered here: that node is asked for all else.
+    `tls`: what is served over TLS.
     """
 
-    def __init__(self, *answers: bytes | None, relay: str = "") -> None:
+    def __init__(self, *answers: bytes | None, relay: str = "", tls: ssl.SSLContext | None = None) -> None:
         self.answers = list(answers) or [OK]
         self._relay = relay
+        self._tls = tls
         self.seen: list[Raw] = []
         self.connections = 0
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._socket.getsockname()[1]}"
         self._open: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -190,6 +193,12 @@ class RawNode:
             threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
 
     def _talk(self, connection: socket.socket) -> None:
+        if self._tls is not None:
+            try:
+                connection = self._tls.wrap_socket(connection, server_side=True)
+            except OSError:  # whoever connects does not like what it is shown, or shows nothing that we like
+                connection.close()
+                return
         with connection, connection.makefile("rb") as stream:
             try:
                 while True:
@@ -235,9 +244,12 @@ CUT = b"<cut>"
 """An answer that ends with this is followed by the end of the connection."""
 
 
-def send(port: int, *requests: bytes, pause: float = 0) -> list[Raw]:
+def send(port: int, *requests: bytes, pause: float = 0, tls: bool = False) -> list[Raw]:
     """Send bytes over one connection; returns as many answers as there were requests, or as came before it closed."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection, connection.makefile("rb") as stream:
+    opened = socket.create_connection(("127.0.0.1", port), timeout=30)
+    if tls:
+        opened = ssl._create_unverified_context().wrap_socket(opened)
+    with opened as connection, connection.makefile("rb") as stream:
         answers = []
         for request in requests:
             connection.sendall(request)
