@@ -75,6 +75,7 @@ def test_a_large_bulk_passes_in_constant_memory(tmp_path: Path, megabytes: int) 
                 assert read_message(stream).status == 200
         node.thread.join(60)
         assert node.count == size
+        print(f"{megabytes} MB: {before:.0f} MB resident before, {most:.0f} MB at most")  # noqa: T201  shown with -s
         assert most - before < 40
 
 
@@ -92,6 +93,7 @@ def test_ten_thousand_idle_connections_hinder_nobody(tmp_path: Path) -> None:
                 idle.append(connection)
                 assert ask(connection) == 200
             assert call(f"{proxy.url}/_cat/health").status == 200
+            print(f"{count} idle: {before:.0f} MB resident before, {memory(proxy):.0f} MB with them")  # noqa: T201
             assert memory(proxy) - before < count * 0.03
             for connection in idle[:: max(1, count // 100)]:
                 assert ask(connection) == 200
@@ -139,5 +141,7 @@ def test_memory_and_files_stay_flat(node_url: str, index_name: str, tmp_path: Pa
         before, held = memory(proxy), files(proxy)
         run(count)
         node.seen.clear()
+        grown = f"{before:.0f} to {memory(proxy):.0f} MB, {held} to {files(proxy)} files"
+        print(f"{count} requests: {grown}")  # noqa: T201
         assert memory(proxy) - before < 12
         assert files(proxy) <= held + 4
