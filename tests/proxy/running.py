@@ -167,7 +167,8 @@ class RawNode:
     """Takes connections, keeps each request as it stood on the wire, and answers with the bytes that it was told.
 
     `answers` are used one after the other, the last for ever; None closes the connection without an answer. With the
-    address of a real node in `relay`, only searches are answered here: that node is asked for all else.
+    address of a real node in `relay`, only searches are answered here: that node is asked for all else, and what the proxy
+    itself wants to know.
     `tls`: what is served over TLS.
     """
 
@@ -203,7 +204,7 @@ class RawNode:
             try:
                 while True:
                     message = read_message(stream)
-                    if self._relay and not message.first.split(b" ")[1].endswith(b"/_search"):
+                    if self._relay and not _is_callers_search(message):
                         connection.sendall(self._ask(message))
                         continue
                     self.seen.append(message)
@@ -237,6 +238,11 @@ class RawNode:
         self._socket.close()
         for connection in list(self._open):
             connection.close()
+
+
+def _is_callers_search(message: Raw) -> bool:
+    own = (message.header(b"x-opaque-id") or b"").startswith(b"sira-es")
+    return not own and message.first.split(b" ")[1].endswith((b"/_search", b"/_msearch"))
 
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
