@@ -70,7 +70,7 @@ def make_job(cluster: Cluster, target: Target, folder: Path, store: AnswerStore)
 def fill_store(job: Enrichment, store: AnswerStore, count: int, joined: int = 1) -> None:
     """Put an answer for every document into the store, as earlier calls would have."""
     page = job._page
-    store._writer.execute("PRAGMA synchronous = OFF")
+    store._file.connection.execute("PRAGMA synchronous = OFF")
     for key, source, answer in documents(count, joined):
         for prompt in page.prompts(key, source):
             store.put(key_of("openai/bench", prompt), Answer(answer, "openai/bench", 400, 30, 0.0002))

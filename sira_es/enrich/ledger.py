@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sira_es.errors import ConfigurationError
+from sira_es.state import StateFile
 
 __all__ = ["Entry", "Ledger", "Totals"]
 
@@ -84,28 +82,9 @@ class Ledger:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._file = StateFile(path, "ledger", _TABLES, version=_VERSION)
+        self._db = self._file.connection
         self._lines: dict[str, int | None] = {}
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise self._unusable(error.strerror or str(error)) from None
-        with self._guarded():
-            self._db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-            try:
-                self._prepare()
-            except BaseException:
-                self._db.close()
-                raise
-
-    def _prepare(self) -> None:
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version > _VERSION:
-            raise self._unusable("written by a newer sira-es; update")
-        if version < _VERSION:
-            self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version={_VERSION}; COMMIT;")
 
     def record(self, target: str, entries: Iterable[Entry]) -> None:
         """Write what became of a page of documents: all of it or, where that fails, nothing."""
@@ -114,14 +93,13 @@ class Ledger:
             (target, e.index, e.id, e.outcome, e.reason, e.source_hash, e.recipe, e.terms, _counts(e.rejected), now)
             for e in entries
         ]
-        with self._guarded(), self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+        with self._file.transaction():
             self._db.executemany("INSERT OR REPLACE INTO documents VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
 
     def spend(self, target: str, *, calls: int, tokens: int, cost: float, seconds: float) -> None:
         """Add what was used; what this ledger object adds to a target is one line."""
         used = (calls, tokens, cost, seconds)
-        with self._guarded():
+        with self._file.guarded():
             if target not in self._lines:
                 begun = self._db.execute("INSERT INTO spending VALUES (?,?,0,0,0.0,0.0)", (target, time.time()))
                 self._lines[target] = begun.lastrowid
@@ -133,21 +111,19 @@ class Ledger:
     def forget(self, target: str, documents: Iterable[tuple[str, str]]) -> None:
         """Drop the lines of documents (index, id) that were undone."""
         rows = [(target, index, doc_id) for index, doc_id in documents]
-        with self._guarded(), self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+        with self._file.transaction():
             self._db.executemany("DELETE FROM documents WHERE target=? AND index_name=? AND id=?", rows)
 
     def forget_all(self, target: str) -> None:
         """Drop the lines of all documents, the cursors and the words; what was spent stays."""
-        with self._guarded(), self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+        with self._file.transaction():
             for table in ("documents", "cursors", "words"):
                 self._db.execute(f"DELETE FROM {table} WHERE target=?", (target,))  # noqa: S608  constants only
 
     def has_made(self, target: str, recipe: str) -> bool:
         """Whether any document is known to be enriched by a recipe."""
         query = "SELECT 1 FROM documents WHERE target=? AND outcome='enriched' AND recipe=? LIMIT 1"
-        with self._guarded():
+        with self._file.guarded():
             return self._db.execute(query, (target, recipe)).fetchone() is not None
 
     def totals(self, target: str) -> Totals:
@@ -161,7 +137,7 @@ class Ledger:
             "SELECT CASE WHEN outcome='enriched' THEN substr(reason, 1, instr(reason || ':', ':') - 1) ELSE reason END r, "
             "COUNT(*) FROM documents WHERE target=? AND outcome=? GROUP BY r ORDER BY r"
         )
-        with self._guarded():
+        with self._file.guarded():
             calls, tokens, cost, seconds = self._db.execute(spent, (target,)).fetchone()
             found = {outcome: (count, terms) for outcome, count, terms in self._db.execute(outcomes, (target,))}
             failed, skipped, noted = (
@@ -180,7 +156,7 @@ class Ledger:
     def failed_since(self, target: str, when: float) -> dict[tuple[str, str], str]:
         """The hash of the text of each document (index, id) that failed after a Unix time."""
         query = "SELECT index_name, id, source_hash FROM documents WHERE target=? AND outcome='failed' AND at>?"
-        with self._guarded():
+        with self._file.guarded():
             return {(index, doc_id): digest for index, doc_id, digest in self._db.execute(query, (target, when))}
 
     def noted(self, target: str) -> list[tuple[str, str, str]]:
@@ -195,52 +171,41 @@ class Ledger:
             "SELECT index_name, id FROM documents WHERE target=? AND (index_name, id) > (?, ?) "
             "AND (outcome<>'enriched' OR NOT ?) ORDER BY index_name, id LIMIT ?"
         )
-        with self._guarded():
+        with self._file.guarded():
             return self._db.execute(query, (target, *after, unfinished, most)).fetchall()
 
     def cursor(self, target: str, index_uuid: str, shard: int, made_by: str) -> int:
         """Up to which `_seq_no` every document of a shard is known to be enriched by `made_by`; -1: nothing is known."""
         query = "SELECT seq_no FROM cursors WHERE target=? AND index_uuid=? AND shard=? AND made_by=?"
-        with self._guarded():
+        with self._file.guarded():
             row = self._db.execute(query, (target, index_uuid, shard, made_by)).fetchone()
         return int(row[0]) if row else -1
 
     def advance(self, target: str, index_uuid: str, shard: int, made_by: str, seq_no: int) -> None:
         """Note that a shard is done up to `seq_no`."""
-        with self._guarded():
+        with self._file.guarded():
             self._db.execute(
                 "INSERT OR REPLACE INTO cursors VALUES (?,?,?,?,?)", (target, index_uuid, shard, made_by, seq_no)
             )
 
     def words(self, target: str) -> dict[str, int]:
         """In how many documents' kept terms the most frequent words and phrases stand; "" counts the documents."""
-        with self._guarded():
+        with self._file.guarded():
             return dict(self._db.execute("SELECT word, documents FROM words WHERE target=?", (target,)).fetchall())
 
     def keep_words(self, target: str, counts: Mapping[str, int]) -> None:
         """Replace what `words` returns."""
-        with self._guarded(), self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+        with self._file.transaction():
             self._db.execute("DELETE FROM words WHERE target=?", (target,))
             self._db.executemany("INSERT INTO words VALUES (?,?,?)", [(target, w, n) for w, n in counts.items()])
 
     def _listed(self, target: str, which: str) -> list[tuple[str, str, str]]:
         query = f"SELECT index_name, id, reason FROM documents WHERE target=? AND {which} ORDER BY index_name, id"  # noqa: S608
-        with self._guarded():
+        with self._file.guarded():
             return self._db.execute(query, (target,)).fetchall()
 
     def close(self) -> None:
-        self._db.close()
-
-    def _unusable(self, why: str) -> ConfigurationError:
-        return ConfigurationError(f"cannot use ledger {self._path}: {why}; or set another 'state' folder")
-
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._unusable(str(error)) from None
+        self._file.close()
 
 
 def _counts(rejected: Mapping[str, int]) -> str:

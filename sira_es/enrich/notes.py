@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sira_es.errors import ConfigurationError
+from sira_es.state import StateFile
 
 __all__ = ["Noted", "Notes"]
 
-_VERSION = 1
 _TABLES = """
 CREATE TABLE batches (
     token TEXT PRIMARY KEY, owner TEXT NOT NULL, id TEXT NOT NULL, created REAL NOT NULL,
@@ -48,30 +48,9 @@ class Notes:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise self._unusable(error.strerror or str(error)) from None
-        with self._guarded():
-            self._db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-            try:
-                self._prepare()
-            except BaseException:
-                self._db.close()
-                raise
-
-    def _prepare(self) -> None:
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")  # what is paid for must not be forgotten
-        self._db.execute("BEGIN IMMEDIATE")
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version > _VERSION:
-            raise self._unusable("written by a newer sira-es; update")
-        if version == 0:
-            for statement in _TABLES.split(";"):
-                self._db.execute(statement)
-            self._db.execute(f"PRAGMA user_version={_VERSION}")
-        self._db.execute("COMMIT")
+        # What is paid for must not be forgotten.
+        self._file = StateFile(path, "the notes of batches", _TABLES, synchronous="FULL")
+        self._db = self._file.connection
 
     @contextmanager
     def submitting(self) -> Iterator[None]:
@@ -90,25 +69,25 @@ class Notes:
 
     def begin(self, owner: str, token: str, keys: Sequence[str], cost: float) -> None:
         """Note a batch, and what it asks, before it is submitted."""
-        with self._transaction():
+        with self._file.transaction():
             self._db.execute(
                 "INSERT INTO batches VALUES (?,?,'',?,?,?,0)", (token, owner, time.time(), len(keys), cost)
             )
             self._db.executemany("INSERT INTO questions VALUES (?,?,'')", [(key, token) for key in keys])
 
     def submitted(self, token: str, batch_id: str) -> None:
-        with self._guarded():
+        with self._file.guarded():
             self._db.execute("UPDATE batches SET id=? WHERE token=?", (batch_id, token))
 
     def forget(self, token: str) -> None:
         """Drop a batch that was not submitted after all."""
-        with self._transaction():
+        with self._file.transaction():
             self._db.execute("DELETE FROM questions WHERE token=?", (token,))
             self._db.execute("DELETE FROM batches WHERE token=?", (token,))
 
     def forget_ended(self, owner: str) -> None:
         """Drop what batches could not answer: it may be asked again."""
-        with self._transaction():
+        with self._file.transaction():
             self._db.execute(
                 "DELETE FROM questions WHERE token IN (SELECT token FROM batches WHERE owner=? AND ended)", (owner,)
             )
@@ -117,24 +96,24 @@ class Notes:
     def open(self, owner: str) -> list[Noted]:
         """The batches of an owner that were not collected yet, the oldest first."""
         query = "SELECT token, id, created, questions, cost FROM batches WHERE owner=? AND NOT ended ORDER BY created"
-        with self._guarded():
+        with self._file.guarded():
             return [Noted(*row) for row in self._db.execute(query, (owner,))]
 
     def states(self, keys: Sequence[str]) -> dict[str, str]:
         """Of each question that is noted: empty while it is out, else why a batch could not answer it."""
         query = "SELECT key, reason FROM questions WHERE key IN (SELECT value FROM json_each(?))"
-        with self._guarded():
+        with self._file.guarded():
             return dict(self._db.execute(query, (json.dumps(list(keys)),)).fetchall())
 
     def out_in(self, token: str, keys: Sequence[str]) -> set[str]:
         """Those of the questions that are out in this batch."""
         query = "SELECT key FROM questions WHERE token=? AND reason='' AND key IN (SELECT value FROM json_each(?))"
-        with self._guarded():
+        with self._file.guarded():
             return {key for (key,) in self._db.execute(query, (token, json.dumps(list(keys))))}
 
     def settle(self, outcomes: Mapping[str, str]) -> None:
         """Note that questions were answered (empty), or why not."""
-        with self._transaction():
+        with self._file.transaction():
             for key, reason in outcomes.items():
                 if reason:
                     self._db.execute("UPDATE questions SET reason=? WHERE key=?", (reason, key))
@@ -143,25 +122,9 @@ class Notes:
 
     def end(self, token: str, reason: str) -> None:
         """A batch is collected; what is still out in it was not answered for this reason."""
-        with self._transaction():
+        with self._file.transaction():
             self._db.execute("UPDATE questions SET reason=? WHERE token=? AND reason=''", (reason, token))
             self._db.execute("UPDATE batches SET ended=1 WHERE token=?", (token,))
 
     def close(self) -> None:
-        self._db.close()
-
-    def _unusable(self, why: str) -> ConfigurationError:
-        return ConfigurationError(f"cannot use the notes of batches {self.path}: {why}; or set another 'state' folder")
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._guarded(), self._db:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
-
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._unusable(str(error)) from None
+        self._file.close()

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from sira_es.errors import ConfigurationError, InputError
+from sira_es.errors import InputError
+from sira_es.state import StateFile
 from sira_es.vocabulary import HumanTerms, normalise
 
 __all__ = ["Rule", "TermStore"]
 
-SCHEMA = """
+TABLES = """
 CREATE TABLE IF NOT EXISTS terms (
   target TEXT NOT NULL,
   kind TEXT NOT NULL,
@@ -27,8 +26,6 @@ CREATE TABLE IF NOT EXISTS terms (
   PRIMARY KEY (target, kind, key, query)
 ) WITHOUT ROWID
 """
-SCHEMA_VERSION = 1
-BUSY_SECONDS = 30.0
 
 Kind = Literal["block", "allow", "pin"]
 
@@ -52,16 +49,18 @@ class TermStore:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
+        self._file: StateFile | None = None
         self._seen = -1
         self._human: dict[str, HumanTerms] = {}
 
     def human(self, target: str) -> HumanTerms:
         """The rules of an index as the method takes them; the same object until a rule changes, in whatever process."""
-        with self._guarded(), self._lock:
-            if self._connection is None and not self.path.exists():
+        with self._lock:
+            if self._file is None and not self.path.exists():
                 return self._human.setdefault(target, HumanTerms())
-            changed = self._open().execute("PRAGMA data_version").fetchone()[0]
+            file = self._open()
+            with file.guarded():
+                changed = file.connection.execute("PRAGMA data_version").fetchone()[0]
             if changed != self._seen:
                 self._seen = changed
                 self._human.clear()
@@ -71,8 +70,8 @@ class TermStore:
 
     def rules(self, target: str) -> list[Rule]:
         """The rules of an index, by kind, query and word."""
-        with self._guarded(), self._lock:
-            return self._rules(target) if self._connection or self.path.exists() else []
+        with self._lock:
+            return self._rules(target) if self._file or self.path.exists() else []
 
     def add(
         self, target: str, kind: Kind, words: Sequence[str], *, query: str = "", boost: float | None = None
@@ -87,9 +86,7 @@ class TermStore:
             raise InputError(f"boost {boost} is not a number above 0")
         given = {_word(w).casefold(): _word(w) for w in words}
         opposite = {"block": "allow", "allow": "block"}.get(kind, "")
-        with self._guarded(), self._lock:
-            connection = self._open()
-            connection.execute("BEGIN IMMEDIATE")
+        with self._lock, self._open().transaction() as connection:
             for key, word in given.items():
                 pin = (_key(query), boost) if kind == "pin" else ("", None)
                 connection.execute(
@@ -99,68 +96,38 @@ class TermStore:
                 connection.execute(
                     "DELETE FROM terms WHERE target = ? AND kind = ? AND key = ?", (target, opposite, key)
                 )
-            connection.execute("COMMIT")
             self._human.clear()
 
     def remove(self, target: str, kind: Kind, words: Sequence[str], *, query: str = "") -> int:
         """Take rules back; returns how many there were."""
         count = 0
-        with self._guarded(), self._lock:
-            if self._connection is None and not self.path.exists():
+        with self._lock:
+            if self._file is None and not self.path.exists():
                 return 0
-            for word in words:
-                rule = (target, kind, _word(word).casefold(), _key(query) if kind == "pin" else "")
-                count += (
-                    self._open()
-                    .execute("DELETE FROM terms WHERE target = ? AND kind = ? AND key = ? AND query = ?", rule)
-                    .rowcount
-                )
+            with self._open().transaction() as connection:
+                for word in words:
+                    rule = (target, kind, _word(word).casefold(), _key(query) if kind == "pin" else "")
+                    deleted = "DELETE FROM terms WHERE target = ? AND kind = ? AND key = ? AND query = ?"
+                    count += connection.execute(deleted, rule).rowcount
             self._human.clear()
         return count
 
     def close(self) -> None:
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            if self._file is not None:
+                self._file.close()
+                self._file = None
 
     def _rules(self, target: str) -> list[Rule]:
-        rows = self._open().execute(
-            "SELECT kind, word, query, boost FROM terms WHERE target = ? ORDER BY kind, query, key", (target,)
-        )
-        return [Rule(*row) for row in rows]
+        file = self._open()
+        found = "SELECT kind, word, query, boost FROM terms WHERE target = ? ORDER BY kind, query, key"
+        with file.guarded():
+            return [Rule(*row) for row in file.connection.execute(found, (target,))]
 
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is None:
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise self._unusable(str(error.strerror or error)) from None
-            connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-            try:
-                version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-                if version > SCHEMA_VERSION:
-                    raise self._unusable(f"it was made by a newer sira-es (version {version}); upgrade, or")
-                if version == 0:
-                    connection.execute(SCHEMA)
-                    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            except BaseException:
-                connection.close()
-                raise
-            self._connection, self._seen = connection, -1
-        return self._connection
-
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._unusable(f"{error};") from None
-
-    def _unusable(self, why: str) -> ConfigurationError:
-        return ConfigurationError(
-            f"cannot use the terms in {self.path}: {why} name another folder with `state`, or move the file away"
-        )
+    def _open(self) -> StateFile:
+        if self._file is None:
+            self._file, self._seen = StateFile(self.path, "the terms in", TABLES), -1
+        return self._file
 
 
 def _human(rules: Sequence[Rule]) -> HumanTerms:

@@ -9,23 +9,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
-from sira_es.errors import ConfigurationError, ModelError
+from sira_es.errors import ModelError
 from sira_es.llm.model import OPTIONS, Answer, AnswerSource, Prompt
+from sira_es.state import StateFile
 
 __all__ = ["AnswerStore", "NoModel", "StoredSource", "key_of", "midnight"]
 
-SCHEMA_VERSION = 1
-SCHEMA = """
+TABLES = """
 CREATE TABLE answers (
   key TEXT PRIMARY KEY,
   text TEXT NOT NULL,
@@ -38,7 +36,6 @@ CREATE TABLE answers (
 CREATE INDEX answers_spent ON answers (model, created, cost);
 """
 COLUMNS = "key, text, model, prompt_tokens, completion_tokens, cost"
-BUSY_SECONDS = 30.0
 _encoded = json.JSONEncoder(sort_keys=True).encode
 _OPTIONS = _encoded(dict(OPTIONS))
 
@@ -72,19 +69,10 @@ class AnswerStore:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._lock = threading.Lock()
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise self._unusable(str(error.strerror or error)) from None
-        with self._guarded():
-            self._writer = self._connect()
-            try:
-                self._prepare()
-            except BaseException:
-                self._writer.close()
-                raise
-            self._reader = self._connect()
+        self._lock = threading.Lock()  # keeps the writing connection to one thread at a time
+        self._file = StateFile(self.path, "the answer store", TABLES)
+        with self._file.guarded():
+            self._reader = self._file.connect()
 
     def get(self, key: str) -> Answer | None:
         """The answer with this key, with source "store"."""
@@ -93,22 +81,22 @@ class AnswerStore:
     def get_many(self, keys: Sequence[str]) -> dict[str, Answer]:
         """The known ones of these answers, by key, in one query."""
         query = f"SELECT {COLUMNS} FROM answers WHERE key IN (SELECT value FROM json_each(?))"  # noqa: S608  constants only
-        with self._guarded():
+        with self._file.guarded():
             rows = self._reader.execute(query, (json.dumps(list(keys)),)).fetchall()
         return {key: Answer(text, model, asked, said, cost, "store") for key, text, model, asked, said, cost in rows}
 
     def put(self, key: str, answer: Answer) -> None:
         """Keep an answer. The first one of a key stays, so that every process goes on with the same."""
         row = (key, answer.text, answer.model, answer.prompt_tokens, answer.completion_tokens, answer.cost, time.time())
-        with self._guarded(), self._lock:
-            self._writer.execute(
+        with self._file.guarded(), self._lock:
+            self._file.connection.execute(
                 f"INSERT OR IGNORE INTO answers ({COLUMNS}, created) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
                 row,
             )
 
     def spent_since(self, when: float, model: str) -> float:
         """What the answers of `model` since `when` (Unix time) have cost together, those of unknown price left out."""
-        with self._guarded():
+        with self._file.guarded():
             row = self._reader.execute(
                 "SELECT sum(cost) FROM answers WHERE created >= ? AND model = ?", (when, model)
             ).fetchone()
@@ -120,63 +108,14 @@ class AnswerStore:
             "SELECT completion_tokens t FROM answers WHERE model = ? AND completion_tokens > 0 "
             "ORDER BY created DESC LIMIT 1000"
         )
-        with self._guarded():
+        with self._file.guarded():
             count, mean = self._reader.execute(f"SELECT count(*), avg(t) FROM ({latest})", (model,)).fetchone()  # noqa: S608
         return float(mean) if count >= 10 else None
 
     def close(self) -> None:
         with self._lock:
             self._reader.close()
-            self._writer.close()
-
-    def _connect(self) -> sqlite3.Connection:
-        # Autocommit: each statement is its own transaction. Our lock keeps the writer to one thread at a time.
-        return sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-
-    def _prepare(self) -> None:
-        """Set up a new file, or see whether an old one is ours. Several processes may do so at once."""
-        self._version()  # before anything is changed in a file that may not be ours
-        self._set_journal()
-        self._writer.execute("PRAGMA synchronous = NORMAL")  # survives the end of the process, if not of the power
-        self._writer.execute("BEGIN IMMEDIATE")
-        if self._version() == 0:
-            for statement in SCHEMA.split(";"):
-                self._writer.execute(statement)
-            self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        self._writer.execute("COMMIT")
-
-    def _version(self) -> int:
-        """The version of the schema, 0 in an empty file. Raises ConfigurationError for one that is not ours to use."""
-        version = int(self._writer.execute("PRAGMA user_version").fetchone()[0])
-        tables = self._writer.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()[0]
-        if version > SCHEMA_VERSION:
-            raise self._unusable(f"it was made by a newer sira-es (version {version}); upgrade, or")
-        if version == 0 and tables:
-            raise self._unusable("it is another program's database;")
-        return version
-
-    def _set_journal(self) -> None:
-        give_up = time.monotonic() + BUSY_SECONDS
-        while True:  # the busy timeout does not cover this change while another process makes it
-            try:
-                self._writer.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > give_up:
-                    raise
-                time.sleep(0.02)
-
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._unusable(f"{error};") from None
-
-    def _unusable(self, why: str) -> ConfigurationError:
-        return ConfigurationError(
-            f"cannot use the answer store {self.path}: {why} name another folder with `state`, or move the file away"
-        )
+            self._file.close()
 
 
 class NoModel:

@@ -175,7 +175,7 @@ async def test_a_folder_that_cannot_be_made_is_a_configuration_error(tmp_path: P
 
 
 async def test_a_store_whose_disk_is_full_says_so(store: AnswerStore) -> None:
-    store._writer.execute("PRAGMA max_page_count = 1")
+    store._file.connection.execute("PRAGMA max_page_count = 1")
     with pytest.raises(ConfigurationError, match="full"):
         store.put("k", replace(ANSWER, text="x" * 1_000_000))
 
