@@ -19,9 +19,10 @@ def is_ours(source: Mapping[str, Any]) -> bool:
 def own_field(source: Mapping[str, Any]) -> str:
     """The name of a field of the document's own where one of ours would go; empty where there is none.
 
-    Such a document is neither written nor undone. A null is none: that is what an undoing without scripts leaves.
+    Such a document is neither written nor undone. A null is none: that is what an undoing without scripts leaves; nor is
+    an empty object, which OpenSearch shows in every document where it derives the source from the mapping.
     """
     if is_ours(source):
         return ""
-    held = [key for key, value in source.items() if value is not None]
+    held = [key for key, value in source.items() if value is not None and value != {}]
     return next((n for n in (SIRA, ENRICHED) if any(key == n or key.startswith(f"{n}.") for key in held)), "")
