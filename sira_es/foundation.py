@@ -191,8 +191,8 @@ class Foundation:
             return self.stored(NoModel(stage.model))
         model = Model(stage)
         source: AnswerSource = Guarded(model, usable=_usable) if side == "queries" else model
-        if side == "documents" and (self.settings.state / NOTES).exists():
-            source = BatchedSource(model.name, self.notes(), model)
+        if side == "documents":
+            source = BatchedSource(model.name, self.known_notes, model)
         return self.stored(self._watch(source), stage.max_cost_per_day)
 
     def stored(self, source: AnswerSource, max_cost_per_day: float | None = None) -> StoredSource:
@@ -215,6 +215,10 @@ class Foundation:
         await self.shape(index)
         if self._recorded["queries"] is None and self._ask_model and self.settings.llm.queries.model:
             await Model(self.settings.llm.queries).prepare()
+
+    def known_notes(self) -> Notes | None:
+        """The notes of batches, None where there never was one."""
+        return self.notes() if (self.settings.state / NOTES).exists() else None
 
     def notes(self) -> Notes:
         """The notes of batches of the state folder."""

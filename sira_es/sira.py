@@ -45,7 +45,7 @@ from sira_es.expand import (
     warm,
     why_not,
 )
-from sira_es.foundation import NOTES, TARGET_SECONDS, Foundation, Sides, closed, require
+from sira_es.foundation import TARGET_SECONDS, Foundation, Sides, closed, require
 from sira_es.llm.answer import collection_description
 from sira_es.llm.batch import BatchModel
 from sira_es.llm.model import AnswerSource, Model
@@ -335,7 +335,7 @@ class AsyncSira(Foundation):
             raise ConfigurationError(
                 "only a model is asked in batches; set llm.documents.model, without recorded answers"
             )
-        source = self.stored(BatchedSource(stage.model or "", self.notes())) if batch else None
+        source = self.stored(BatchedSource(stage.model or "", self.notes)) if batch else None
         page = await self._page(index, concurrency=concurrency, source=source)
         await self._preflight(index)
         await self.prepare(index)
@@ -373,9 +373,8 @@ class AsyncSira(Foundation):
         return left if limit is None else min(left, limit)
 
     def _tell_of_batches(self, job: Enrichment, on_notice: Callable[[str], None]) -> None:
-        if not (self.settings.state / NOTES).exists():
-            return
-        if out := self.notes().open(owner_of(job.key, self.settings.llm.documents)):
+        notes = self.known_notes()
+        if notes is not None and (out := notes.open(owner_of(job.key, self.settings.llm.documents))):
             questions = sum(noted.questions for noted in out)
             on_notice(
                 f"batches with {questions} questions are out; their documents are left to 'sira-es enrich --batch', "

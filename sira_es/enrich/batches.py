@@ -52,14 +52,14 @@ class BatchedSource:
     Raises ModelError with reason `NOT_ASKED` for those, or with the reason for which a batch could not answer.
     """
 
-    def __init__(self, name: str, notes: Notes, model: AnswerSource | None = None) -> None:
+    def __init__(self, name: str, notes: Callable[[], Notes | None], model: AnswerSource | None = None) -> None:
         self.name = name
         self._notes = notes
         self._model = model
 
     async def ask(self, prompt: Prompt) -> Answer:
-        key = key_of(self.name, prompt)
-        reason = self._notes.states([key]).get(key)
+        notes, key = self._notes(), key_of(self.name, prompt)
+        reason = notes.states([key]).get(key) if notes else None
         if self._model is not None and reason != "":
             return await self._model.ask(prompt)
         raise ModelError(f"model {self.name}: {reason or 'a batch is to answer'}", reason=reason or NOT_ASKED)
@@ -201,22 +201,16 @@ class Batching:
     def _keep(self, noted: Noted, replies: Sequence[Reply]) -> None:
         """Store answers, then note that they are; a question that was not asked, or is answered already, does not count."""
         out = self.notes.out_in(noted.token, [reply.key for reply in replies])
-        outcomes: dict[str, str] = {}
-        paid = []
-        for reply in replies:
-            if reply.key not in out or reply.key in outcomes:
-                continue
-            outcomes[reply.key] = reply.reason
-            if reply.answer is None:
-                continue
-            paid.append(reply.answer)
-            if is_usable(reply.answer.text, "document"):
-                self.store.put(reply.key, reply.answer)
-            else:
-                outcomes[reply.key] = "unusable answer"
-        self.notes.settle(outcomes)
-        for answer in paid:
-            self.job.book(self._budget, answer)
+        asked = {reply.key: reply for reply in reversed(replies) if reply.key in out}
+        outcomes = {key: reply.reason for key, reply in asked.items()}
+        for key, reply in asked.items():
+            if reply.answer is not None and is_usable(reply.answer.text, "document"):
+                self.store.put(key, reply.answer)
+            elif reply.answer is not None:
+                outcomes[key] = "unusable answer"
+        for key in self.notes.settle(noted.token, outcomes):
+            if (answer := asked[key].answer) is not None:
+                self.job.book(self._budget, answer)
 
     # What goes out
 

@@ -111,14 +111,16 @@ class Notes:
         with self._file.guarded():
             return {key for (key,) in self._db.execute(query, (token, json.dumps(list(keys))))}
 
-    def settle(self, outcomes: Mapping[str, str]) -> None:
-        """Note that questions were answered (empty), or why not."""
+    def settle(self, token: str, outcomes: Mapping[str, str]) -> list[str]:
+        """Note that questions of a batch were answered (empty), or why not; returns those that were out until now."""
+        settled = []
         with self._file.transaction():
             for key, reason in outcomes.items():
-                if reason:
-                    self._db.execute("UPDATE questions SET reason=? WHERE key=?", (reason, key))
-                else:
-                    self._db.execute("DELETE FROM questions WHERE key=?", (key,))
+                done = "UPDATE questions SET reason=?" if reason else "DELETE FROM questions"
+                which = ([reason] if reason else []) + [key, token]
+                if self._db.execute(f"{done} WHERE key=? AND token=? AND reason=''", which).rowcount:
+                    settled.append(key)
+        return settled
 
     def end(self, token: str, reason: str) -> None:
         """A batch is collected; what is still out in it was not answered for this reason."""

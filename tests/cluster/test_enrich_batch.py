@@ -59,7 +59,7 @@ class Desk:
         store, notes = AnswerStore(self.bench.folder / "answers.sqlite"), Notes(self.bench.folder / "batches.sqlite")
 
         async def make() -> Batching:
-            source = StoredSource(BatchedSource(model, notes), store, usable=lambda prompt, given: True)
+            source = StoredSource(BatchedSource(model, lambda: notes), store, usable=lambda prompt, given: True)
             job = await self.bench.job(source)
             settings = {"pause": 0.02, "settle": 0.0, "say": self.said.append, **options}
             return Batching(job, BatchModel(stage, backoff=0.01), store, notes, owner_of(job.key, stage), **settings)
@@ -79,7 +79,7 @@ class Desk:
         stage = LlmStage(model="openai/test", api_base=self.server.api_base, api_key=KEY)
         store, notes = AnswerStore(self.bench.folder / "answers.sqlite"), Notes(self.bench.folder / "batches.sqlite")
         try:
-            source = BatchedSource("openai/test", notes, Model(stage, backoff=0.01))
+            source = BatchedSource("openai/test", lambda: notes, Model(stage, backoff=0.01))
             kept = StoredSource(source, store, usable=lambda prompt, given: is_usable(given.text, prompt.kind))
             return await (await self.bench.job(kept)).run()
         finally:

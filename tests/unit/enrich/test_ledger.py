@@ -154,7 +154,7 @@ def test_a_file_of_a_newer_version_is_left_alone(file: Path) -> None:
     Ledger(file).close()
     with closing(sqlite3.connect(file)) as db:
         db.execute("PRAGMA user_version=99")
-    with pytest.raises(ConfigurationError, match="made by a newer sira-es .*; upgrade, or name another folder"):
+    with pytest.raises(ConfigurationError, match=r"made by a newer sira-es .*; upgrade, or name another folder"):
         Ledger(file)
 
 
