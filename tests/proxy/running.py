@@ -46,11 +46,15 @@ class Running:
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        line = self.wait_for(" in front of ", seconds=60)
-        self.url = line.split(" in front of ")[0].removeprefix("sira-es: ")
-        self.port = int(self.url.rpartition(":")[2])
-        if content.get("indices"):
-            self._wait_until_ready()
+        try:
+            line = self.wait_for(" in front of ", seconds=60)
+            self.url = line.split(" in front of ")[0].removeprefix("sira-es: ")
+            self.port = int(self.url.rpartition(":")[2])
+            if content.get("indices"):
+                self._wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
 
     def write(self, content: Mapping[str, Any]) -> None:
         self.config.write_text(yaml.safe_dump({"state": str(self.state), **content}))
