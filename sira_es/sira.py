@@ -358,7 +358,7 @@ class AsyncSira(Foundation):
         report = await batching.run(query=query, part=part, on_progress=on_progress)
         return replace(report, impact=await self._impact(index, before))
 
-    async def _impact(self, index: str, before: int | None = None) -> Impact:
+    async def _impact(self, index: str, before: int | None) -> Impact:
         cluster, target = await self.cluster(), await self.target(index)
         fields = [name for name in self._text_fields(index) if name != ENRICHED]
         plain, enriched = await search_times(cluster, target, fields) if fields else (None, None)
@@ -470,7 +470,7 @@ class AsyncSira(Foundation):
         """How much of an index is enriched, and what all runs on it spent."""
         page = await self._page(index) if self.answers("documents") else None
         report = await (await self._job(index, page)).status()
-        return replace(report, impact=await self._impact(index))
+        return replace(report, impact=Impact(await index_bytes(await self.cluster(), await self.target(index))))
 
     async def failures(self, index: str) -> list[tuple[str, str, str]]:
         """Index, id and reason of each document that failed last time."""
