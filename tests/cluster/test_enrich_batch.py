@@ -136,8 +136,9 @@ async def test_an_interrupted_wait_is_gone_on_with_and_nothing_is_paid_again(des
     desk.server.batches.polls = None
     with desk.batching() as make:
         task = asyncio.create_task((await make()).run())
-        while not desk.said:  # noqa: ASYNC110  the server lives in another thread
-            await asyncio.sleep(0.02)
+        async with asyncio.timeout(30):
+            while not desk.said:  # noqa: ASYNC110  the server lives in another thread
+                await asyncio.sleep(0.02)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     desk.server.batches.polls = 0
@@ -333,6 +334,20 @@ async def test_two_runs_of_one_folder_do_not_submit_at_the_same_time(desk: Desk)
         batching = await make()
         with batching.notes.submitting(), pytest.raises(ConfigurationError, match="another run submits"):
             await desk.run()
+
+
+async def test_two_runs_that_wait_for_the_same_batch_book_it_once(desk: Desk) -> None:
+    desk.server.batches.polls = None
+    runs = []
+    for told in (1, 2):
+        runs.append(asyncio.create_task(desk.run()))
+        async with asyncio.timeout(30):
+            while len(desk.said) < told:  # noqa: ASYNC110  the server lives in another thread
+                await asyncio.sleep(0.02)
+    desk.server.batches.polls = 0
+    reports = await asyncio.gather(*runs)
+    assert sum(report.calls for report in reports) == len(desk.server.batches.paid) == 10
+    assert await desk.enriched() == {str(i) for i in range(12)}
 
 
 async def test_what_an_earlier_version_of_a_text_was_asked_does_not_enrich_the_later_one(desk: Desk) -> None:

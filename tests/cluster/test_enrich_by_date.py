@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,8 @@ from cluster.enriching import Bench, answer, fetched, recorded
 from cluster.wire import Wire
 from sira_es.cluster.connect import Cluster
 from sira_es.errors import UnsupportedError
-from sira_es.settings import IndexSettings
+from sira_es.settings import IndexSettings, load_settings
+from sira_es.sira import AsyncSira
 
 pytestmark = pytest.mark.anyio
 MAPPING = {"properties": {"body": {"type": "text"}, "changed": {"type": "date"}, "price": {"type": "integer"}}}
@@ -108,3 +112,25 @@ async def test_where_checkpoints_are_told_they_count(
 async def test_a_field_that_is_no_date_is_refused(bench: Bench, field: str, what: str) -> None:
     with pytest.raises(UnsupportedError, match=f"updated_field '{field}' .* is {what}; name a date"):
         await run(bench, IndexSettings(text_fields=["body"], updated_field=field))
+
+
+async def test_a_follower_finds_a_change_without_reading_everything_again(
+    bench: Bench, wire: Wire, tmp_path: Path
+) -> None:
+    file = tmp_path / "sira-es.yml"
+    file.write_text(f"indices: {{{bench.index}: {{text_fields: [body], updated_field: changed}}}}")
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps({"id": str(i), "answer": answer("noise")}) + "\n" for i in range(30)))
+    options = {"cluster.url": wire.url, "state": str(tmp_path)}
+    async with AsyncSira(load_settings(file, **options), document_answers=answers) as sira:
+        following = asyncio.create_task(sira.follow(bench.index, pause=0.2))
+        before = (await sources(bench.cluster, bench.index))["7"]["sira"]["source_hash"]
+        changed = {"doc": {"body": "changed", "changed": datetime.now(UTC).isoformat()}}
+        await bench.cluster.request("POST", f"/{bench.index}/_update/7", params={"refresh": True}, body=changed)
+        give_up = time.monotonic() + 30
+        while (await sources(bench.cluster, bench.index))["7"]["sira"]["source_hash"] == before:
+            assert time.monotonic() < give_up
+            await asyncio.sleep(0.1)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    assert set(fetched(wire)) <= {"0", "7"}
