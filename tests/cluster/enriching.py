@@ -27,6 +27,16 @@ from sira_es.vocabulary import HumanTerms
 from tests.model_server import ModelServer
 
 OURS = {"enriched_terms", "sira"}
+BODY = IndexSettings(text_fields=["body"])
+MAPPING = {"properties": {"body": {"type": "text"}, "price": {"type": "integer"}}}
+
+
+def documents(count: int) -> dict[str, Any]:
+    return {str(i): {"body": f"fan number {i} is loud", "price": i} for i in range(count)}
+
+
+def answers(count: int) -> dict[str, str]:
+    return {str(i): answer(f"noise {i}", f"cooler {i}") for i in range(count)}
 
 
 def answer(*terms: str) -> str:

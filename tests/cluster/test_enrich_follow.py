@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cluster.documents import make_index, sources
-from cluster.enriching import answer, close_models, fetched
+from cluster.enriching import answer, fetched
 from cluster.wire import Wire
 from sira_es import devnode
 from sira_es.cluster.connect import Cluster, connect
@@ -24,12 +24,6 @@ from tests.model_server import Fault, ModelServer
 pytestmark = pytest.mark.anyio
 MAPPING = {"properties": {"body": {"type": "text"}, "price": {"type": "integer"}}}
 PAUSE = 0.3
-
-
-@pytest.fixture(autouse=True)
-async def _models_closed() -> AsyncIterator[None]:
-    yield
-    await close_models()
 
 
 async def eventually(what: Callable[[], Awaitable[Any]], *, within: float = 30.0) -> Any:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.documents import fill, make_index, sources, undone
-from cluster.enriching import OURS, Bench, answer, close_models, others, recorded, refuse_items
+from cluster.enriching import BODY, OURS, Bench, answer, answers, documents, others, recorded, refuse_items
 from cluster.wire import Wire
 from sira_es.cluster.connect import Cluster
 from sira_es.errors import ClusterError
@@ -20,30 +19,6 @@ from sira_es.vocabulary import HumanTerms
 from tests.model_server import ModelServer
 
 pytestmark = pytest.mark.anyio
-BODY = IndexSettings(text_fields=["body"])
-MAPPING = {"properties": {"body": {"type": "text"}, "price": {"type": "integer"}}}
-
-
-@pytest.fixture(autouse=True)
-async def _models_closed() -> AsyncIterator[None]:
-    yield
-    await close_models()
-
-
-@pytest.fixture
-async def bench(wired: Cluster, index_name: str, tmp_path: Path) -> Bench:
-    """An index with text and price, reached through the wire."""
-    await make_index(wired, index_name, mappings=MAPPING, shards=2)
-    return Bench(wired, index_name, tmp_path, BODY)
-
-
-def documents(count: int) -> dict[str, Any]:
-    return {str(i): {"body": f"fan number {i} is loud", "price": i} for i in range(count)}
-
-
-def answers(count: int) -> dict[str, str]:
-    return {str(i): answer(f"noise {i}", f"cooler {i}") for i in range(count)}
-
 
 # What is kept
 

@@ -6,13 +6,12 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from cluster.documents import fill, make_index, sources
-from cluster.enriching import Bench, answer, close_models, refuse_items
+from cluster.enriching import Bench, answer, refuse_items
 from cluster.wire import Forward, Reply, Seen, Wire
 from sira_es import devnode
 from sira_es.cluster.connect import Cluster, connect
@@ -27,12 +26,6 @@ WAYS = [
     Fault.filtered(),
 ]  # fmt: skip
 GONE = {"error": {"type": "search_context_missing_exception", "reason": "planted: expired"}, "status": 404}
-
-
-@pytest.fixture(autouse=True)
-async def _models_closed() -> AsyncIterator[None]:
-    yield
-    await close_models()
 
 
 async def test_busy_cluster_failing_model_restart_and_expired_view_end_with_all_done_or_the_failed_ones_listed(

@@ -6,46 +6,17 @@ import asyncio
 import itertools
 import json
 import random
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cluster.documents import fill, make_index, sources
-from cluster.enriching import Bench, answer, close_models, fetched, others, recorded, refuse_items
+from cluster.documents import fill, sources
+from cluster.enriching import BODY, Bench, answer, answers, documents, fetched, others, recorded, refuse_items
 from cluster.wire import Forward, Reply, Seen, Wire
-from sira_es.cluster.connect import Cluster
 from sira_es.enrich.report import Limits, Progress
 from sira_es.errors import ClusterError
-from sira_es.settings import IndexSettings
 from tests.model_server import Fault, ModelServer
 
 pytestmark = pytest.mark.anyio
-BODY = IndexSettings(text_fields=["body"])
-MAPPING = {"properties": {"body": {"type": "text"}, "price": {"type": "integer"}}}
-
-
-@pytest.fixture(autouse=True)
-async def _models_closed() -> AsyncIterator[None]:
-    yield
-    await close_models()
-
-
-@pytest.fixture
-async def bench(wired: Cluster, index_name: str, tmp_path: Path) -> Bench:
-    """An index with text and price, reached through the wire."""
-    await make_index(wired, index_name, mappings=MAPPING, shards=2)
-    return Bench(wired, index_name, tmp_path, BODY)
-
-
-def documents(count: int) -> dict[str, Any]:
-    return {str(i): {"body": f"fan number {i} is loud", "price": i} for i in range(count)}
-
-
-def answers(count: int) -> dict[str, str]:
-    return {str(i): answer(f"noise {i}", f"cooler {i}") for i in range(count)}
-
 
 # What is read
 

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from cluster.counting import add, create
-from cluster.searching import ANSWER, DOCUMENTS, ENRICHED, QUERY, settings_for
+from cluster.searching import DOCUMENTS, ENRICHED, QUERY, settings_for
 from sira_es.cluster.connect import Cluster
 from sira_es.sira import AsyncSira
 from tests.model_server import ModelServer
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def model() -> Iterator[ModelServer]:
-    with ModelServer(default=ANSWER) as running:
-        yield running
 
 
 @pytest.fixture

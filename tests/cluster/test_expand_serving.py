@@ -7,14 +7,14 @@ import json
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.counting import add, create
-from cluster.searching import ANSWER, DOCUMENTS, ENRICHED, QUERY, settings_for
+from cluster.searching import DOCUMENTS, ENRICHED, QUERY, settings_for
 from cluster.wire import Wire
 from sira_es.cluster.connect import Cluster
 from sira_es.dsl.compile import original_query
@@ -25,19 +25,6 @@ pytestmark = pytest.mark.anyio
 
 GRACE = 0.05
 Make = Callable[..., AsyncSira]
-
-
-@pytest.fixture
-def model() -> Iterator[ModelServer]:
-    with ModelServer(default=ANSWER) as running:
-        yield running
-
-
-@pytest.fixture
-async def index(cluster: Cluster, index_name: str) -> str:
-    await create(cluster, index_name, properties=ENRICHED)
-    await add(cluster, index_name, DOCUMENTS)
-    return index_name
 
 
 @pytest.fixture

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from cluster.counting import add, create
-from cluster.searching import ANSWER, DOCUMENTS, ENRICHED, QUERY, settings_for
-from sira_es.cluster.connect import Cluster
+from cluster.searching import QUERY, settings_for
 from sira_es.dsl.compile import original_query
 from sira_es.sira import AsyncSira
 from tests.model_server import ModelServer
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def model() -> Iterator[ModelServer]:
-    with ModelServer(default=ANSWER) as running:
-        yield running
-
-
-@pytest.fixture
-async def index(cluster: Cluster, index_name: str) -> str:
-    await create(cluster, index_name, properties=ENRICHED)
-    await add(cluster, index_name, DOCUMENTS)
-    return index_name
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from cluster.counting import add, create
-from cluster.searching import ANSWER, DOCUMENTS, ENGLISH, ENRICHED, QUERY, settings_for
+from cluster.searching import DOCUMENTS, ENGLISH, QUERY, settings_for
 from sira_es.cluster.connect import Cluster
 from sira_es.cluster.statistics import DocumentFrequencies
 from sira_es.cluster.target import describe
@@ -26,19 +26,6 @@ from sira_es.vocabulary.model import Verdict
 from tests.model_server import ModelServer
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def model() -> Iterator[ModelServer]:
-    with ModelServer(default=ANSWER) as running:
-        yield running
-
-
-@pytest.fixture
-async def index(cluster: Cluster, index_name: str) -> str:
-    await create(cluster, index_name, properties=ENRICHED)
-    await add(cluster, index_name, DOCUMENTS)
-    return index_name
 
 
 @pytest.fixture

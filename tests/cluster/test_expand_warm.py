@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cluster.counting import add, create
-from cluster.searching import ANSWER, DOCUMENTS, ENRICHED, QUERY, settings_for
-from sira_es.cluster.connect import Cluster
+from cluster.searching import ANSWER, QUERY, settings_for
 from sira_es.errors import ConfigurationError
 from sira_es.sira import AsyncSira
 from tests.model_server import Fault, ModelServer
@@ -19,19 +16,6 @@ from tests.model_server import Fault, ModelServer
 pytestmark = pytest.mark.anyio
 
 TEXTS = [QUERY, "Why does my laptop get hot", "vpn drops", "fan is loud", "CVE-2021-44228"]
-
-
-@pytest.fixture
-def model() -> Iterator[ModelServer]:
-    with ModelServer(default=ANSWER) as running:
-        yield running
-
-
-@pytest.fixture
-async def index(cluster: Cluster, index_name: str) -> str:
-    await create(cluster, index_name, properties=ENRICHED)
-    await add(cluster, index_name, DOCUMENTS)
-    return index_name
 
 
 async def test_each_query_is_asked_once_and_then_served_without_a_call(
