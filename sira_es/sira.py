@@ -15,25 +15,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from sira_es.cluster.checks import Check, check_cluster, check_index, preflight, problem_of
+from sira_es.cluster.checks import Check, check_cluster, check_index, problem_of
 from sira_es.cluster.connect import expected, segment
 from sira_es.cluster.look import look_at
-from sira_es.cluster.pipelines import install_pipeline, remove_pipeline
-from sira_es.cluster.schema import create_index, ensure_fields, install_template, made_by
+from sira_es.cluster.schema import create_index, install_template, made_by
 from sira_es.cluster.target import ENRICHED, Target
 from sira_es.cluster.write import index_documents, merge
 from sira_es.doctor import check_model
+from sira_es.documents import Documents
 from sira_es.dsl.compile import Mode, compile_search, fill, original_query
 from sira_es.dsl.fields import Fields, fields_of
 from sira_es.dsl.locate import Passed, locate
 from sira_es.dsl.rewrite import encoded, rewrite_dict
-from sira_es.enrich.batches import BatchedSource, Batching, owner_of
-from sira_es.enrich.follow import RETRY_SECONDS, follow
-from sira_es.enrich.impact import Impact, index_bytes, search_times
-from sira_es.enrich.job import Enrichment
-from sira_es.enrich.page import PageEnricher
-from sira_es.enrich.plan import plan
-from sira_es.enrich.report import Budget, EnrichReport, Limits, Progress
 from sira_es.errors import ClusterError, ConfigurationError, InputError, SiraError
 from sira_es.expand import (
     Contribution,
@@ -45,13 +38,11 @@ from sira_es.expand import (
     warm,
     why_not,
 )
-from sira_es.foundation import TARGET_SECONDS, Foundation, Sides, closed, require
+from sira_es.foundation import TARGET_SECONDS, Sides, closed, require
 from sira_es.llm.answer import collection_description
-from sira_es.llm.batch import BatchModel
-from sira_es.llm.model import AnswerSource, Model
+from sira_es.llm.model import Model
 from sira_es.llm.prompts import collection_prompt
 from sira_es.llm.recorded import RecordedAnswers
-from sira_es.llm.store import NoModel, StoredSource, midnight
 from sira_es.settings import Settings, load_settings
 
 __all__ = ["AsyncSira", "Hit", "SearchResult", "Sides", "Sira"]
@@ -81,7 +72,7 @@ class SearchResult:
     request: Mapping[str, Any]
 
 
-class AsyncSira(Foundation):
+class AsyncSira(Documents):
     """Better search on an existing cluster. Use as an async context manager, or call `close`.
 
     Takes the settings, and files of recorded answers (`query_answers`, `document_answers`) where no model is to be called.
@@ -266,246 +257,6 @@ class AsyncSira(Foundation):
         """What kept a document out of the hits of a search, or at its place in them. Raises ClusterError."""
         last = result.hits[-1].score if result.hits else None
         return await why_not(await self.cluster(), index, result.request, doc_id, last)
-
-    # Documents
-
-    async def _page(
-        self, index: str, *, concurrency: int | None = None, source: AnswerSource | None = None
-    ) -> PageEnricher:
-        settings = self.settings.index(index)
-        source = source or self.answers("documents")
-        if source is None:
-            raise ConfigurationError("no model for documents; set llm.documents.model, or use --recorded FILE")
-        return PageEnricher(
-            await self.frequencies(),
-            source,
-            await self.target(index),
-            settings,
-            concurrency=concurrency or self.settings.llm.documents.concurrency,
-            human=self._terms.human(index),
-        )
-
-    def _text_fields(self, index: str) -> list[str]:
-        return [name for name, _ in self.settings.index(index).fields]
-
-    async def _preflight(self, index: str) -> None:
-        pattern = self.settings.index(index).pattern
-        await preflight(await self.cluster(), index, self._text_fields(index), pattern=pattern)
-
-    async def _job(self, index: str, page: PageEnricher | None) -> Enrichment:
-        text_fields = self._text_fields(index)
-        return Enrichment(
-            await self.cluster(),
-            await self.frequencies(),
-            await self.target(index),
-            page,
-            self.ledger(),
-            text_fields=text_fields,
-            updated_field=self.settings.index(index).updated_field,
-        )
-
-    async def prepare(self, index: str) -> None:
-        """Add our two fields to the mapping of an index; nothing happens where they are there."""
-        target = await self.target(index)
-        if target.has_enriched and all(i.has_sira for i in target.indices):
-            return
-        await ensure_fields(await self.cluster(), target, self.settings.index(index).main)
-        self._targets.pop(index, None)
-
-    async def enrich(
-        self,
-        index: str,
-        *,
-        limits: Limits | None = None,
-        query: Mapping[str, Any] | None = None,
-        part: tuple[int, int] = (0, 1),
-        concurrency: int | None = None,
-        batch: bool = False,
-        on_progress: Callable[[Progress], None] = lambda _: None,
-        on_notice: Callable[[str], None] = lambda _: None,
-    ) -> EnrichReport:
-        """Add `enriched_terms` to every pending or stale document. Adds the two fields to the mapping where they lack.
-
-        `part` (i, n) works on the i-th, from 0, of n disjoint parts. `batch`: have the answers made in batches, within a
-        day; `on_notice` is told how far they are, and a run that was interrupted is gone on with by the next. Raises
-        ConfigurationError, ClusterError, ModelError; what fails for single documents is in the report.
-        """
-        stage = self.settings.llm.documents
-        if batch and (stage.model is None or self._recorded["documents"]):
-            raise ConfigurationError(
-                "only a model is asked in batches; set llm.documents.model, without recorded answers"
-            )
-        source = self.stored(BatchedSource(stage.model or "", self.notes)) if batch else None
-        page = await self._page(index, concurrency=concurrency, source=source)
-        await self._preflight(index)
-        await self.prepare(index)
-        job = await self._job(index, page)
-        before = await index_bytes(await self.cluster(), await self.target(index))
-        if not batch:
-            self._tell_of_batches(job, on_notice)
-            report = await job.run(limits, query=query, part=part, on_progress=on_progress)
-            return replace(report, impact=await self._impact(index, before))
-        batching = Batching(
-            job,
-            BatchModel(stage),
-            self.store(),
-            self.notes(),
-            owner_of(job.key, stage),
-            limits or Limits(),
-            self._most_cost(limits.cost if limits else None),
-            on_notice,
-        )
-        report = await batching.run(query=query, part=part, on_progress=on_progress)
-        return replace(report, impact=await self._impact(index, before))
-
-    async def _impact(self, index: str, before: int | None) -> Impact:
-        cluster, target = await self.cluster(), await self.target(index)
-        fields = [name for name in self._text_fields(index) if name != ENRICHED]
-        plain, enriched = await search_times(cluster, target, fields) if fields else (None, None)
-        return Impact(await index_bytes(cluster, target), before, plain, enriched)
-
-    def _most_cost(self, limit: float | None) -> float | None:
-        """The limit of a run, or what is left of the day's where that is less."""
-        stage = self.settings.llm.documents
-        if stage.max_cost_per_day is None:
-            return limit
-        left = stage.max_cost_per_day - self.store().spent_since(midnight(), stage.model or "")
-        return left if limit is None else min(left, limit)
-
-    def _tell_of_batches(self, job: Enrichment, on_notice: Callable[[str], None]) -> None:
-        notes = self.known_notes()
-        if notes is not None and (out := notes.open(owner_of(job.key, self.settings.llm.documents))):
-            questions = sum(noted.questions for noted in out)
-            on_notice(
-                f"batches with {questions} questions are out; their documents are left to 'sira-es enrich --batch', "
-                "which collects the answers"
-            )
-
-    async def follow(
-        self,
-        index: str,
-        *,
-        limits: Limits | None = None,
-        query: Mapping[str, Any] | None = None,
-        concurrency: int | None = None,
-        pause: float = 5.0,
-        on_progress: Callable[[Progress], None] = lambda _: None,
-        on_trouble: Callable[[SiraError], None] = lambda _: None,
-        on_notice: Callable[[str], None] = lambda _: None,
-    ) -> EnrichReport:
-        """Enrich, and go on with what is new or changed, looking every `pause` seconds; until cancelled, or at a limit.
-
-        A document that failed is tried again after ten minutes. What passes by itself, such as a restart of the
-        cluster, is told to `on_trouble`; `on_notice` hears of batches that are out.
-        """
-        budget = Budget(limits)
-        place = ("", "")
-        told = False
-
-        async def one_pass() -> EnrichReport | None:
-            nonlocal place, told
-            self._targets.pop(index, None)
-            await self.prepare(index)
-            job = await self._job(index, await self._page(index, concurrency=concurrency))
-            if not told:
-                self._tell_of_batches(job, on_notice)
-                told = True
-            place = await job.forget_deleted(place)
-            if query is None and await job.is_idle(RETRY_SECONDS):
-                return None
-            return await job.run(budget, query=query, rest=RETRY_SECONDS, on_progress=on_progress)
-
-        self._targets.pop(index, None)
-        await self._preflight(index)
-        return await follow(one_pass, pause=pause, on_trouble=on_trouble)
-
-    async def rejudge(
-        self,
-        index: str,
-        *,
-        query: Mapping[str, Any] | None = None,
-        part: tuple[int, int] = (0, 1),
-        on_progress: Callable[[Progress], None] = lambda _: None,
-    ) -> EnrichReport:
-        """Judge every enriched document again from its stored or recorded answer, after `max_df` or terms were changed.
-
-        No model is called. Documents whose answer is not stored stay as they are, and are counted as failed.
-        """
-        source = self.answers("documents")
-        if isinstance(source, StoredSource):
-            source = self.stored(NoModel(source.name))
-        page = await self._page(index, source=source)
-        await self._preflight(index)
-        return await (await self._job(index, page)).rejudge(query=query, part=part, on_progress=on_progress)
-
-    async def plan(
-        self,
-        index: str,
-        *,
-        query: Mapping[str, Any] | None = None,
-        concurrency: int | None = None,
-        batch: bool = False,
-    ) -> dict[str, Any]:
-        """What `enrich` would take: documents, calls, tokens, cost, seconds. Calls no model, writes nothing."""
-        settings, stage = self.settings.index(index), self.settings.llm.documents
-        await self._preflight(index)
-        return await plan(
-            await self.cluster(),
-            await self.frequencies(),
-            await self.target(index),
-            await self._page(index),
-            stage,
-            text_fields=self._text_fields(index),
-            query=query,
-            concurrency=concurrency or stage.concurrency,
-            questions=settings.questions,
-            batch=batch,
-        )
-
-    async def undo(self, index: str, *, query: Mapping[str, Any] | None = None) -> int:
-        """Remove what `enrich` added, from all documents or those that match; returns from how many."""
-        return await (await self._job(index, None)).undo(query=query)
-
-    async def status(self, index: str) -> EnrichReport:
-        """How much of an index is enriched, and what all runs on it spent."""
-        page = await self._page(index) if self.answers("documents") else None
-        report = await (await self._job(index, page)).status()
-        return replace(report, impact=Impact(await index_bytes(await self.cluster(), await self.target(index))))
-
-    async def failures(self, index: str) -> list[tuple[str, str, str]]:
-        """Index, id and reason of each document that failed last time."""
-        return (await self._job(index, None)).failures()
-
-    async def noted(self, index: str) -> list[tuple[str, str, str]]:
-        """Index, id and note of documents that were skipped, read in part, or give orders to models."""
-        return (await self._job(index, None)).noted()
-
-    async def install_pipeline(self, index: str) -> dict[str, str]:
-        """Have the cluster drop terms from documents whose text changes; the final pipeline of each concrete index.
-
-        Raises ClusterRefused, UnsupportedError where the cluster runs no scripts.
-        """
-        fields = self.settings.index(index).read
-        return await install_pipeline(await self.cluster(), await self.target(index), fields)
-
-    async def remove_pipeline(self, index: str) -> dict[str, str]:
-        """Undo `install_pipeline`: every index has the final pipeline that it had before."""
-        target = await self.target(index)
-        return await remove_pipeline(await self.cluster(), target)
-
-    async def enrich_documents(
-        self, documents: Sequence[Mapping[str, Any]], index: str, *, id_field: str = "_id"
-    ) -> list[dict[str, Any]]:
-        """The ingest step for a loader of your own: the same documents with our two fields, ready for bulk.
-
-        A document for which the model failed comes back unchanged, to be picked up by the next `enrich`; so does one that has a
-        field of its own named `sira` or `enriched_terms`.
-        """
-        await self.prepare(index)
-        page = await self._page(index)
-        given = [(str(d.get(id_field, d.get("id", ""))), d) for d in documents]
-        results = await page.enrich(given)
-        return [{**d, **(r.fields or {})} for (_, d), r in zip(given, results, strict=True)]
 
     # Indices
 
