@@ -7,7 +7,7 @@ that has a final pipeline keeps it untouched: the index gets one that calls it, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from sira_es.cluster.connect import Cluster, expected, segment
@@ -19,6 +19,9 @@ __all__ = ["install_pipeline", "pipeline_body", "pipeline_name", "remove_pipelin
 
 _SETTING = "index.final_pipeline"
 _NONE = "_none"
+_MADE = "Made by sira-es"
+_AFTER = "-after-"
+_CHAIN = 2  # the customer's pipeline, then ours
 
 
 def pipeline_name(target: Target) -> str:
@@ -46,39 +49,109 @@ async def install_pipeline(cluster: Cluster, target: Target, fields: Sequence[st
                 f"{cluster.engine} takes no pipeline with a script: {error.reason}; 'sira-es enrich --follow' finds changes too"
             ) from None
         raise
-    finals = {}
+    finals, replaced = {}, set()
     for index, current in (await _finals(cluster, target)).items():
-        wanted = ours
-        if current != _NONE and await _is_ours(cluster, current, ours):
-            wanted = current
-        elif current != _NONE:
-            wanted = f"{ours}-after-{current}"
-            await _put(cluster, wanted, filled("ingest_pipelines", "after_existing.json", existing=current, ours=ours))
+        made, existing = await _behind(cluster, current)
+        wanted = f"{ours}{_AFTER}{existing}" if existing else ours
+        if existing:
+            await _put(cluster, wanted, filled("ingest_pipelines", "after_existing.json", existing=existing, ours=ours))
         if wanted != current:
             await _set_final(cluster, index, wanted)
+            replaced |= made
         finals[index] = wanted
+    await _delete_unused(cluster, replaced - {ours, *finals.values()})
     return finals
 
 
 async def remove_pipeline(cluster: Cluster, target: Target) -> dict[str, str]:
-    """Give every index of the target back the final pipeline it had, and delete ours; the final pipelines, by index."""
+    """Give every index of the target back the final pipeline it had, and delete ours; the final pipelines, by index.
+
+    Raises UnsupportedError, when that is done, where one of ours is still in use elsewhere: it stays, or writes would fail.
+    """
     ours = pipeline_name(target)
     finals, unused = {}, {ours}
     for index, current in (await _finals(cluster, target)).items():
-        finals[index] = current
-        if current == _NONE or not await _is_ours(cluster, current, ours):
-            continue
-        existing = "" if current == ours else await _called_before(cluster, current, ours)
-        await _set_final(cluster, index, existing or None)
+        made, existing = await _behind(cluster, current)
+        if made:
+            await _set_final(cluster, index, existing or None)
         finals[index] = existing or _NONE
-        unused.add(current)
-    for name in sorted(unused, reverse=True):
+        unused |= made
+    if left := await _delete_unused(cluster, unused):
+        name, users = next(iter(left.items()))
+        raise UnsupportedError(
+            f"the pipeline '{name}' is still used by {', '.join(users)} and stays, or writes there would fail; "
+            "take it out there (of an index: 'pipeline remove --index' with its own name), then run this again"
+        )
+    return finals
+
+
+async def _behind(cluster: Cluster, final: str) -> tuple[set[str], str]:
+    """Which pipelines of ours a final pipeline consists of, for whatever target, and the customer's that runs with them."""
+    if final == _NONE:
+        return set(), ""
+    body = await _pipeline(cluster, final)
+    if not str(body.get("description", "")).startswith(_MADE):
+        return set(), final
+    with expected(f"the pipeline '{final}'"):
+        called = [p["pipeline"]["name"] for p in body["processors"] if "pipeline" in p]
+    if len(called) != _CHAIN:
+        return {final}, ""
+    made, existing = await _behind(cluster, called[0])
+    return made | {final, called[1]}, existing
+
+
+async def _delete_unused(cluster: Cluster, names: Collection[str]) -> dict[str, list[str]]:
+    """Delete pipelines that nothing names any more; those that are named stay, each with where."""
+    left = {}
+    for name in sorted(names, key=lambda name: (_AFTER not in name, name)):  # one that calls another goes first
+        if users := await _users(cluster, name):
+            left[name] = users
+            continue
         try:
             await cluster.request("DELETE", f"/_ingest/pipeline/{segment(name)}")
         except ClusterRefused as error:
-            if error.status != 404:
+            if error.status == 400:  # Elasticsearch, of a pipeline that an index or template names
+                left[name] = ["an index or a template"]
+            elif error.status != 404:
                 raise
-    return finals
+    return left
+
+
+async def _users(cluster: Cluster, name: str) -> list[str]:
+    """The indices, templates and other pipelines that name a pipeline, as far as they may be looked at."""
+    everywhere: dict[str, str | int | bool] = {"flat_settings": True, "expand_wildcards": "all"}
+    found = []
+    for kind, path, params in (
+        ("index", f"/_all/_settings/{_SETTING},index.default_pipeline", everywhere),
+        ("pipeline", "/_ingest/pipeline", {}),
+        ("template", "/_index_template", {}),
+        ("template", "/_component_template", {}),
+        ("template", "/_template", {}),
+    ):
+        try:
+            answer = await cluster.request("GET", path, params=params)
+        except ClusterRefused:
+            continue
+        found += [f"{kind} '{place}'" for place, said in _placed(answer) if place != name and name in set(_texts(said))]
+    return found
+
+
+def _placed(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Names and contents of an answer: an object by name, or a list of objects with a name under one key."""
+    for key, value in answer.items() if isinstance(answer, Mapping) else ():
+        if isinstance(value, list):
+            yield from ((str(v.get("name", "")), v) for v in value if isinstance(v, Mapping))
+        else:
+            yield str(key), value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a JSON value, however deep."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(inner)
 
 
 async def _finals(cluster: Cluster, target: Target) -> dict[str, str]:
@@ -89,21 +162,17 @@ async def _finals(cluster: Cluster, target: Target) -> dict[str, str]:
         return {i.name: settings.get(i.name, {}).get("settings", {}).get(_SETTING, _NONE) for i in target.indices}
 
 
-async def _is_ours(cluster: Cluster, name: str, ours: str) -> bool:
-    return name == ours or bool(await _called_before(cluster, name, ours))
-
-
-async def _called_before(cluster: Cluster, name: str, ours: str) -> str:
-    """The customer's pipeline that `name`, one of ours, calls first; empty where it is none of ours, or is gone."""
+async def _pipeline(cluster: Cluster, name: str) -> Mapping[str, Any]:
+    """The body of a pipeline; empty where there is none."""
     try:
         found = await cluster.request("GET", f"/_ingest/pipeline/{segment(name)}")
     except ClusterRefused as error:
         if error.status == 404:
-            return ""
+            return {}
         raise
     with expected(f"the pipeline '{name}'"):
-        called = [p.get("pipeline", {}).get("name", "") for p in found[name]["processors"]]
-    return str(called[0]) if len(called) == 2 and called[1] == ours else ""
+        body: Mapping[str, Any] = found[name]
+        return body
 
 
 async def _put(cluster: Cluster, name: str, body: Mapping[str, Any]) -> None:

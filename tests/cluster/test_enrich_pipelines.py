@@ -12,7 +12,7 @@ from sira_es.cluster.connect import Cluster
 from sira_es.cluster.pipelines import install_pipeline, pipeline_body, pipeline_name, remove_pipeline
 from sira_es.cluster.target import Target, describe
 from sira_es.enrich.text import source_hash, text_values
-from sira_es.errors import ClusterRefused
+from sira_es.errors import ClusterRefused, UnsupportedError
 
 pytestmark = pytest.mark.anyio
 
@@ -148,6 +148,90 @@ async def test_removal_leaves_no_pipeline_and_no_setting(cluster: Cluster, targe
     with pytest.raises(ClusterRefused) as refused:
         await cluster.request("GET", f"/_ingest/pipeline/{pipeline_name(target)}")
     assert refused.value.status == 404
+
+
+async def _alias(cluster: Cluster, name: str, index: str, *, instead_of: str = "") -> Target:
+    actions = [{"add": {"index": index, "alias": name}}]
+    actions += [{"remove": {"index": instead_of, "alias": name}}] if instead_of else []
+    await cluster.request("POST", "/_aliases", body={"actions": actions})
+    return await describe(cluster, name, ["title", "body"])
+
+
+async def test_pipeline_of_an_index_that_the_alias_has_left_stays_until_it_is_removed_there(
+    cluster: Cluster, target: Target
+) -> None:
+    fields, other, alias = ["title", "body"], f"{target.name}-next", f"{target.name}-alias"
+    source = {"title": "t", "body": "b"}
+    through = await _alias(cluster, alias, target.name)
+    await install_pipeline(cluster, through, fields)
+    await make_index(cluster, other, mappings={"properties": {"title": {"type": "text"}, "body": {"type": "text"}}})
+    try:
+        through = await _alias(cluster, alias, other, instead_of=target.name)
+        await install_pipeline(cluster, through, fields)
+        with pytest.raises(UnsupportedError, match=f"still used by index '{target.name}' and stays"):
+            await remove_pipeline(cluster, through)
+        assert await _put_document(cluster, target.name, source) == source
+        assert await _put_document(cluster, other, source) == source
+        await remove_pipeline(cluster, target)
+        assert await _final(cluster, target.name) is None
+        await remove_pipeline(cluster, through)
+        assert await _pipelines_of(cluster, target.name) == []
+    finally:
+        await cluster.request("DELETE", f"/{other}")
+
+
+async def test_index_that_is_known_by_two_names_gets_one_pipeline_and_its_own_back(
+    cluster: Cluster, target: Target
+) -> None:
+    theirs, fields = f"theirs-{target.name}", ["title", "body"]
+    await cluster.request("PUT", f"/_ingest/pipeline/{theirs}", body={"processors": []})
+    try:
+        await cluster.request("PUT", f"/{target.name}/_settings", body={"index.final_pipeline": theirs})
+        through = await _alias(cluster, f"{target.name}-alias", target.name)
+        for one in (target, through):
+            await install_pipeline(cluster, one, fields)
+        await remove_pipeline(cluster, target)
+        assert await _final(cluster, target.name) == theirs
+        await remove_pipeline(cluster, through)
+        assert await _pipelines_of(cluster, target.name) == [theirs]
+    finally:
+        await cluster.request("PUT", f"/{target.name}/_settings", body={"index.final_pipeline": None})
+        await cluster.request("DELETE", f"/_ingest/pipeline/{theirs}")
+
+
+async def test_pipeline_that_a_customers_one_calls_is_not_deleted(cluster: Cluster, target: Target) -> None:
+    wrapper, ours = f"theirs-{target.name}", pipeline_name(target)
+    await install_pipeline(cluster, target, ["title", "body"])
+    await cluster.request("PUT", f"/_ingest/pipeline/{wrapper}", body={"processors": [{"pipeline": {"name": ours}}]})
+    try:
+        await cluster.request("PUT", f"/{target.name}/_settings", body={"index.final_pipeline": wrapper})
+        with pytest.raises(UnsupportedError, match=f"still used by pipeline '{wrapper}'"):
+            await remove_pipeline(cluster, target)
+        source = {"title": "t", "body": "b"}
+        assert await _put_document(cluster, target.name, source) == source
+    finally:
+        await cluster.request("PUT", f"/{target.name}/_settings", body={"index.final_pipeline": None})
+        await cluster.request("DELETE", f"/_ingest/pipeline/{wrapper}")
+
+
+async def test_pipeline_that_a_template_names_is_not_deleted(cluster: Cluster, target: Target) -> None:
+    await install_pipeline(cluster, target, ["title", "body"])
+    settings = {"index.final_pipeline": pipeline_name(target)}
+    template = {"index_patterns": [f"{target.name}-*"], "template": {"settings": settings}}
+    await cluster.request("PUT", f"/_index_template/{target.name}", body=template)
+    try:
+        with pytest.raises(UnsupportedError, match="still used by template"):
+            await remove_pipeline(cluster, target)
+    finally:
+        await cluster.request("DELETE", f"/_index_template/{target.name}")
+
+
+async def _pipelines_of(cluster: Cluster, name: str) -> list[str]:
+    try:
+        return sorted(p for p in await cluster.request("GET", "/_ingest/pipeline") if name in p)
+    except ClusterRefused as refused:  # OpenSearch, where there is none at all
+        assert refused.status == 404
+        return []
 
 
 async def test_pipeline_called_from_a_default_pipeline_does_the_same(cluster: Cluster, target: Target) -> None:
