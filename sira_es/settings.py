@@ -62,8 +62,13 @@ def _listed(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _stripped(value: object) -> object:
+    """Secrets often arrive with the end of the line that they stood in."""
+    return value.strip() if isinstance(value, str) else value
+
+
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
-Secret = Annotated[SecretStr, Field(min_length=1)]
+Secret = Annotated[SecretStr, BeforeValidator(_stripped), Field(min_length=1)]
 Names = Annotated[list[str], NoDecode, BeforeValidator(_listed)]
 
 
@@ -156,6 +161,8 @@ class ClusterSettings(_Part):
         ways = [n for n in ("api_key", "bearer", "basic_auth", "aws") if getattr(self, n) is not None]
         if len(ways) > 1:
             raise ValueError(f"{' and '.join(ways)} are both given; keep one")
+        if self.fingerprint and not all(url.startswith("https:") for url in self.url):
+            raise ValueError("fingerprint is that of a certificate, but url is not https; write https://")
         if self.basic_auth and ":" not in self.basic_auth.get_secret_value():
             raise ValueError("basic_auth must have the form user:password")
         return self
@@ -363,6 +370,8 @@ def load_settings(path: Path | str | None = None, **options: Any) -> Settings:
             place[last] = value
     try:
         _check_environment()
+        if isinstance(cluster := content.get("cluster"), dict) and _named_elsewhere(given):
+            content = {**content, "cluster": {k: v for k, v in cluster.items() if k != "cloud_id"}}
         settings = Settings(_file_content=content, **given)  # type: ignore[call-arg]
         return settings.model_copy(update={"state": settings.state.expanduser()})
     except ValidationError as error:
@@ -373,6 +382,12 @@ def load_settings(path: Path | str | None = None, **options: Any) -> Settings:
         raise ConfigurationError(
             "state: the home directory is not known; set 'state' to the full path of a folder"
         ) from None
+
+
+def _named_elsewhere(given: Mapping[str, Any]) -> bool:
+    """Whether an option or the environment names the cluster, which beats a cloud id of the file."""
+    variables = {name.upper() for name, value in os.environ.items() if value}
+    return "url" in given.get("cluster", {}) or f"{_PREFIX}CLUSTER__URL" in variables
 
 
 def _check_environment() -> None:

@@ -136,9 +136,8 @@ def _writable(blocked: str, settings: Mapping[str, str]) -> Check:
         remedy = "free some disk space, then set it to null; searching works"
         return Check("writable", "problem", f"{blocked} is set: a disk is nearly full", remedy)
     if blocked:
-        return Check(
-            "writable", "problem", f"{blocked} is set", f"set {blocked} to false while enriching; searching works"
-        )
+        also = "" if blocked == "index.blocks.read" else "; searching works"
+        return Check("writable", "problem", f"{blocked} is set", f"set {blocked} to false while enriching{also}")
     return Check("writable", "ok", "no write block")
 
 

@@ -121,6 +121,8 @@ class Cluster:
             message = f"{what}: not allowed with {self._who or 'no credentials'} ({reason or 'HTTP 403'}); {grant}"
         elif _is_wrong_path(answer):
             message = f"{what}: {reason} (HTTP 400); check cluster.url"
+        elif kind == "cluster_block_exception":
+            message = f"{what}: {reason} (HTTP {answer.status}); lift the block (index.blocks.*, or the cluster's)"
         elif answer.status == 413:
             message = f"{what}: larger than the cluster takes; raise its http.max_content_length, or send less"
         else:

@@ -137,11 +137,11 @@ async def clause_limit(cluster: Cluster) -> ClauseLimit:
 
 
 async def _limit_setting(cluster: Cluster) -> int:
-    key = "indices.query.bool.max_clause_count"
-    asked = {"include_defaults": "true", "flat_settings": "true", "filter_path": f"*.{key}"}
+    # Without flat_settings: filter_path matches no key that has dots in it.
+    asked = {"include_defaults": "true", "filter_path": "*.indices.query.bool.max_clause_count"}
     answer: dict[str, Any] = await cluster.request("GET", "/_cluster/settings", params=asked)
-    found = [int(answer[level][key]) for level in ("transient", "persistent", "defaults") if answer.get(level)]
-    return found[0] if found else 0
+    levels = [answer[level] for level in ("transient", "persistent", "defaults") if answer.get(level)]
+    return int(levels[0]["indices"]["query"]["bool"]["max_clause_count"]) if levels else 0
 
 
 async def _computed_limit(cluster: Cluster) -> int:

@@ -65,7 +65,7 @@ async def scan(
     for index in target.indices:
         wanted = [q for q in (query, index.filter) if q is not None]
         body: dict[str, Any] = {
-            "size": page_size,
+            "size": min(page_size, index.most_hits),
             "query": {"bool": {"filter": wanted}} if wanted else {"match_all": {}},
             "sort": [{"_seq_no": "asc"}],
             "seq_no_primary_term": True,

@@ -58,9 +58,10 @@ class ConcreteIndex:
     with routing), or WHOLE. `routing` holds one routing value for each shard, in no particular order; empty where no set of
     values reaches them all. `filter` is the query of the alias through which the target sees this index. `source`
     says how much of a document is kept: "partial" (`_source.includes` or `excludes`) and "disabled" do not survive an
-    update. `blocked` names what makes the index read-only, empty where nothing does. `fields` are the asked text
-    fields that this index has. `has_enriched` and `has_sira`: our fields are mapped, with the right types. `pattern`: the
-    read field whose analyzers `enriched_terms` gets, where that is the only searched field.
+    update. `blocked` names what keeps the index from being written or read, empty where nothing does. `most_hits` is the
+    largest page of a search. `fields` are the asked text fields that this index has. `has_enriched` and `has_sira`: our
+    fields are mapped, with the right types. `pattern`: the read field whose analyzers `enriched_terms` gets, where that
+    is the only searched field.
     """
 
     name: str
@@ -72,6 +73,7 @@ class ConcreteIndex:
     filter: Mapping[str, Any] | None = field(default=None, hash=False)
     source: Source = "stored"
     blocked: str = ""
+    most_hits: int = 10_000
     fields: tuple[FieldInfo, ...] = ()
     has_enriched: bool = False
     has_sira: bool = False
@@ -117,6 +119,11 @@ class Target:
     def one_analyzer(self) -> bool:
         """All asked text fields have the same search analyzer, in all indices."""
         return len({f.search_analyzer for i in self.indices for f in i.fields}) <= 1
+
+    @property
+    def most_hits(self) -> int:
+        """The largest page of a search over all indices."""
+        return min((i.most_hits for i in self.indices), default=10_000)
 
     @property
     def has_enriched(self) -> bool:
@@ -268,6 +275,7 @@ def _index(
         filter=shards["indices"][name].get("filter"),
         source=_source(mapping.get("_source", {}), settings),
         blocked=_block(settings),
+        most_hits=int(settings.get("index.max_result_window", 10_000)),
         fields=tuple(found[f] for f in text_fields if f in found),
         has_enriched=ENRICHED in found,
         has_sira=_has_sira(mapping),
@@ -291,7 +299,7 @@ def _source(source: Mapping[str, Any], settings: Mapping[str, str]) -> Source:
 
 
 def _block(settings: Mapping[str, str]) -> str:
-    names = ("read_only", "read_only_allow_delete", "write", "metadata")
+    names = ("read_only", "read_only_allow_delete", "write", "metadata", "read")
     return next((f"index.blocks.{n}" for n in names if _truth(settings.get(f"index.blocks.{n}"))), "")
 
 
@@ -300,7 +308,9 @@ def _truth(value: object) -> bool:
 
 
 def _has_sira(mapping: Mapping[str, Any]) -> bool:
-    properties = mapping.get("properties", {}).get(SIRA, {}).get("properties", {})
+    top = mapping.get("properties", {})
+    flat = {name: top.get(f"{SIRA}.{name}", {}) for name in _SIRA_TYPES}  # of an index with `subobjects` false
+    properties = {**flat, **top.get(SIRA, {}).get("properties", {})}
     return {name: properties.get(name, {}).get("type") for name in _SIRA_TYPES} == _SIRA_TYPES
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sira_es.cluster.connect import Cluster, expected, segment
 from sira_es.cluster.target import ENRICHED, Target
 from sira_es.enrich.passes import HASHED
-from sira_es.errors import ClusterRefused
+from sira_es.errors import ClusterError, ClusterRefused
 
 __all__ = ["Impact", "index_bytes", "search_times"]
 
@@ -63,16 +63,19 @@ async def index_bytes(cluster: Cluster, target: Target) -> int | None:
 async def search_times(cluster: Cluster, target: Target, fields: Sequence[str]) -> tuple[float | None, float | None]:
     """The p95 of searches without and with `enriched_terms`, in seconds, for phrases that were added to some documents.
 
-    Each phrase is searched both ways, one after the other, for some seconds at most. None where there are too few.
+    Each phrase is searched both ways, one after the other, for some seconds at most. None where there are too few, or
+    where the cluster does not answer one of them.
     """
-    texts = await _phrases(cluster, target)
     plain, enriched = [], []
     give_up = time.monotonic() + MOST_SECONDS
-    for text in texts:
-        if time.monotonic() > give_up:
-            break
-        plain.append(await _seconds(cluster, target, text, fields))
-        enriched.append(await _seconds(cluster, target, text, [*fields, ENRICHED]))
+    try:
+        for text in await _phrases(cluster, target):
+            if time.monotonic() > give_up:
+                break
+            plain.append(await _seconds(cluster, target, text, fields))
+            enriched.append(await _seconds(cluster, target, text, [*fields, ENRICHED]))
+    except ClusterError:  # the documents are written all the same
+        return None, None
     if len(plain) < FEWEST:
         return None, None
     return _p95(plain[1:]), _p95(enriched[1:])  # the first warms up
@@ -80,7 +83,7 @@ async def search_times(cluster: Cluster, target: Target, fields: Sequence[str]) 
 
 async def _phrases(cluster: Cluster, target: Target) -> list[str]:
     random = {"function_score": {"query": HASHED, "random_score": {"seed": 7, "field": "_seq_no"}}}
-    body = {"size": TEXTS, "_source": [ENRICHED], "query": random}
+    body = {"size": min(TEXTS, target.most_hits), "_source": [ENRICHED], "query": random}
     answer = await cluster.request("POST", f"/{segment(target.name)}/_search", body=body)
     with expected(f"a sample of '{target.name}'"):
         kept = [(h.get("_source") or {}).get(ENRICHED) or [] for h in answer["hits"]["hits"]]
@@ -89,8 +92,9 @@ async def _phrases(cluster: Cluster, target: Target) -> list[str]:
 
 async def _seconds(cluster: Cluster, target: Target, text: str, fields: Sequence[str]) -> float:
     query: Mapping[str, Any] = {"multi_match": {"query": text, "fields": list(fields)}}
+    body = {"size": min(10, target.most_hits), "_source": False, "query": query}
     started = time.monotonic()
-    await cluster.request("POST", f"/{segment(target.name)}/_search", body={"_source": False, "query": query})
+    await cluster.request("POST", f"/{segment(target.name)}/_search", body=body)
     return time.monotonic() - started
 
 

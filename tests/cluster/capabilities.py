@@ -17,6 +17,7 @@ _LACKS = {
     r" configured|Unknown tokenizer type|failed to find tokenizer",
     "no such processor here": r"No processor type exists with name",
     "no such field type here": r"No handler for type \[\w+\]",
+    "no such mapping here": r"unsupported parameters: +\[subobjects",
     "no such module here": r"(Incorrect HTTP method for|no handler found for) uri \[/_(data_stream|reindex)",
     "no such source here": r"unknown setting \[index\.(derived_source|mapping\.source)",
     "no hidden indices here": r"unknown setting \[index\.hidden",

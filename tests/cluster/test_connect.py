@@ -15,6 +15,7 @@ import pytest
 
 from cluster.wire import Wire
 from sira_es.cluster.connect import Cluster, connect
+from sira_es.cluster.engine import clause_limit
 from sira_es.errors import ClusterError, ClusterRefused, ClusterUnreachable, ConfigurationError, UnsupportedError
 from sira_es.settings import ClusterSettings
 
@@ -371,6 +372,15 @@ async def test_http_to_a_cluster_with_tls(tls: Wire) -> None:
 async def test_unusable_certificate_settings_are_told_one_by_one(settings: dict[str, str], problem: str) -> None:
     text = await refusal(lambda: connect(ClusterSettings(url="https://127.0.0.1:1", **settings)))
     assert text.startswith(problem)
+
+
+# Its limits
+
+
+async def test_the_clause_limit_of_an_open_node_is_read(cluster: Cluster) -> None:
+    limit = await clause_limit(cluster)
+    assert limit.known
+    assert limit.count >= 1024
 
 
 # AWS

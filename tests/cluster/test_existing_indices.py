@@ -108,6 +108,25 @@ async def test_mappings_of_every_kind(
     await works(opened(node_url, index_name), cluster, index_name)
 
 
+async def test_an_index_whose_objects_are_not_mapped_as_such(
+    opened: Any, cluster: Cluster, node_url: str, index_name: str
+) -> None:
+    await make_index(cluster, index_name, mappings={"subobjects": False, "properties": BODY})
+    await fill(cluster, index_name, DOCUMENTS)
+    for _ in range(2):
+        await works(opened(node_url, index_name), cluster, index_name)
+
+
+async def test_an_index_that_gives_few_hits_at_a_time(
+    opened: Any, cluster: Cluster, node_url: str, index_name: str
+) -> None:
+    await make_index(cluster, index_name, settings={"max_result_window": 5})
+    await fill(cluster, index_name, DOCUMENTS)
+    async with opened(node_url, index_name) as sira:
+        assert (await sira.plan(index_name))["pending"] == len(DOCUMENTS)
+        assert (await sira.enrich(index_name)).enriched == len(DOCUMENTS)
+
+
 async def test_a_hidden_index(opened: Any, cluster: Cluster, node_url: str, index_name: str) -> None:
     name = f".{index_name}"
     await make_index(cluster, name, settings={"index.hidden": True})
@@ -243,7 +262,7 @@ async def test_indices_that_an_enrichment_would_harm_or_fail_on(
     assert await cluster.request("GET", f"/{index_name}/_mapping") == before
 
 
-@pytest.mark.parametrize("block", ["write", "read_only", "read_only_allow_delete"])
+@pytest.mark.parametrize("block", ["write", "read_only", "read_only_allow_delete", "read"])
 async def test_blocked_indices(refusal: Any, cluster: Cluster, node_url: str, index_name: str, block: str) -> None:
     await make_index(cluster, index_name)
     await cluster.request("PUT", f"/{index_name}/_settings", body={f"index.blocks.{block}": True})
@@ -251,6 +270,17 @@ async def test_blocked_indices(refusal: Any, cluster: Cluster, node_url: str, in
         assert f"index.blocks.{block} is set" in await refusal(node_url, index_name)
     finally:
         await cluster.request("PUT", f"/{index_name}/_settings", body={f"index.blocks.{block}": None})
+
+
+async def test_an_index_whose_mapping_may_not_be_read(
+    refusal: Any, cluster: Cluster, node_url: str, index_name: str
+) -> None:
+    await make_index(cluster, index_name)
+    await cluster.request("PUT", f"/{index_name}/_settings", body={"index.blocks.metadata": True})
+    try:
+        assert "lift the block" in await refusal(node_url, index_name)
+    finally:
+        await cluster.request("PUT", f"/{index_name}/_settings", body={"index.blocks.metadata": None})
 
 
 async def test_a_closed_index(refusal: Any, cluster: Cluster, node_url: str, index_name: str) -> None:

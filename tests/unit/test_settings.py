@@ -132,6 +132,28 @@ def test_what_is_no_cloud_id_is_told_without_its_content(cloud_id: str, complain
     assert cloud_id not in said
 
 
+@pytest.mark.parametrize("where", ["option", "environment"])
+def test_an_address_given_elsewhere_beats_the_cloud_id_of_the_file(
+    where: str, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = f"cluster: {{cloud_id: 'name:{b64encode(b'host$abc$').decode()}'}}"
+    if where == "environment":
+        monkeypatch.setenv("SIRA_ES__CLUSTER__URL", "http://here:9200")
+    options = {"cluster.url": "http://here:9200"} if where == "option" else {}
+    assert load(content, **options).cluster.url == ["http://here:9200"]
+
+
+def test_the_end_of_a_line_does_not_belong_to_a_secret(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY_OF_A_FILE", f"{SECRET}\n")
+    key = load("cluster: {api_key: '${KEY_OF_A_FILE}'}").cluster.api_key
+    assert key is not None
+    assert key.get_secret_value() == SECRET
+
+
+def test_a_fingerprint_without_tls_is_an_error(complaint: Complaint) -> None:
+    assert "write https://" in complaint("cluster: {url: 'http://es:9200', fingerprint: 'aa:bb'}")
+
+
 def test_an_address_beside_a_cloud_id_is_an_error(complaint: Complaint) -> None:
     cloud_id = f"name:{b64encode(b'host$abc$').decode()}"
     assert "url and cloud_id are both given; keep one" in complaint(
