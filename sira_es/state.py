@@ -30,6 +30,7 @@ class StateFile:
         self._path, self._what, self._version = path, what, version
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)  # what it holds was made from documents and queries
         except OSError as error:
             raise self._unusable(error.strerror or str(error)) from None
         with self.guarded():

@@ -219,7 +219,7 @@ def why_no_answer(error: NoAnswer, timeout: float) -> str:
         reason = (
             getattr(getattr(cause, "certificate_error", cause), "verify_message", "") or "certificate verify failed"
         )
-        hint = "set cluster.ca_certs to the file of its CA, or cluster.fingerprint"
+        hint = "set cluster.ca_certs to the file of the CA that signed it, or cluster.fingerprint"
         return f"{node}: its certificate is not trusted ({reason}); {hint}"
     if re.search("ALERT.*(CERTIFICATE|UNKNOWN_CA)", str(cause)):  # the node ended TLS over ours, or over its absence
         return f"{node} does not accept the certificate of cluster.client_cert; give one that its CA has signed"

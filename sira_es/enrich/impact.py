@@ -10,7 +10,7 @@ from typing import Any
 from sira_es.cluster.connect import Cluster, expected, segment
 from sira_es.cluster.target import ENRICHED, Target
 from sira_es.enrich.passes import HASHED
-from sira_es.errors import ClusterError, ClusterRefused
+from sira_es.errors import ClusterError
 
 __all__ = ["Impact", "index_bytes", "search_times"]
 
@@ -56,7 +56,7 @@ async def index_bytes(cluster: Cluster, target: Target) -> int | None:
         segments = [s for c in copies if c["routing"]["primary"] for s in c.get("segments", {}).values()]
         live = (s["size_in_bytes"] * s["num_docs"] / (s["num_docs"] + s["deleted_docs"] or 1) for s in segments)
         return int(sum(live))
-    except (ClusterRefused, KeyError, TypeError, AttributeError):
+    except (ClusterError, KeyError, TypeError, AttributeError):
         return None
 
 
