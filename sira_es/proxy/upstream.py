@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import logging
 import socket
@@ -11,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from sira_es.cluster.transport import NoAnswer, fingerprint_of, proxy_of, ssl_context_of, why_no_answer
@@ -35,6 +37,9 @@ _NOT_SENT = (
     aiohttp.ServerFingerprintMismatch,
     aiohttp.ClientHttpProxyError,
 )
+_LEFT_UNREAD = frozenset({400, 413, 431})
+"""With these a node also answers what it could not read; it may take nothing more over that connection, unannounced."""
+
 _OWN_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
@@ -88,6 +93,15 @@ class Node:
         self.failures, self.avoided_until = 0, 0.0
 
 
+class _Connection(ResponseHandler):
+    """Does not go back to the pool after an answer to what the node may not have read."""
+
+    def feed_data(self, data: Any, size: int = 0) -> None:
+        if data[0].code in _LEFT_UNREAD:
+            self.force_close()  # before anybody is told of the answer: a short one is given back at once
+        super().feed_data(data, size)
+
+
 class Upstream:
     """Connections to all nodes. Made on the running event loop; raises ConfigurationError."""
 
@@ -96,6 +110,7 @@ class Upstream:
         self._turn = itertools.count()
         tls = tls_of(settings)
         connector = aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=_socket, keepalive_timeout=30.0)
+        connector._factory = functools.partial(_Connection, asyncio.get_running_loop())  # type: ignore[assignment]
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
