@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -137,7 +138,7 @@ def jaccard(first: Sequence[str], second: Sequence[str]) -> float:
 
 def _append(path: Path, line: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
+    with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(line)
 
 

@@ -130,6 +130,7 @@ def test_a_shadow_compares_unseen(start: Start, node_url: str, index: str, recor
     assert line["rescued"] is False
     assert figure(proxy, "sira_shadow_rbo_count") >= 1
     assert "laptop" not in file.read_text()
+    assert not file.stat().st_mode & 0o077
 
 
 def test_wrong_use_is_one_line(node_url: str, tmp_path: Path) -> None:
