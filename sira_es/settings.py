@@ -33,6 +33,7 @@ from pydantic_settings.sources import InitSettingsSource
 from sira_es.errors import ConfigurationError
 
 __all__ = [
+    "DEFAULT_FILE",
     "AwsSettings",
     "ClusterSettings",
     "ExpansionSettings",

@@ -12,6 +12,7 @@ import click
 
 from sira_es.cli.common import Options, common_options, recorded_option
 from sira_es.errors import ConfigurationError
+from sira_es.settings import DEFAULT_FILE
 
 if TYPE_CHECKING:
     from sira_es.proxy import options as proxy_options
@@ -69,8 +70,14 @@ def proxy(options: Options, **given: Any) -> int:
 
     urls = ",".join(given["upstream"]) or None
 
+    file = options.config or DEFAULT_FILE
+    filled = not _empty(file)
+
     def load() -> Settings:
-        return options.settings(**({"cluster.url": urls} if urls else {}))
+        settings = options.settings(**({"cluster.url": urls} if urls else {}))
+        if filled and _empty(file):
+            raise ConfigurationError(f"{file} is gone or empty; write it again")
+        return settings
 
     serving = ProxyOptions(
         mode=given["mode"],
@@ -112,14 +119,21 @@ def _serve(
     sys.stderr.flush()
 
     def memory(current: Settings) -> Memory:
-        return (
-            SharedMemory(current.state / "served.sqlite", current.model_dump_json()) if workers > 1 else LocalMemory()
-        )
+        return SharedMemory(current.state / "served.sqlite") if workers > 1 else LocalMemory()
 
     def make_app() -> Proxy:
-        return Proxy(load, serving, memory=memory, quiet=options.quiet)
+        return Proxy(load, serving, memory=memory, quiet=options.quiet, say=options.say)
 
     return serve(make_app, listening, workers=workers, tls=tls)
+
+
+def _empty(file: Path) -> bool:
+    """Whether a file is gone or holds nothing but comments, as one does that is just being written."""
+    try:
+        lines = [line.strip() for line in file.read_bytes().splitlines()]
+    except OSError:
+        return True
+    return all(not line or line.startswith(b"#") for line in lines)
 
 
 def _address(listen: str) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from sira_es.dsl.endpoint import Endpoint, endpoint
-from sira_es.errors import SiraError
+from sira_es.errors import ConfigurationError, SiraError
 from sira_es.proxy.access_log import AccessLog
 from sira_es.proxy.downstream import ClientLeft, Cut, Downstream, Receive, Send
 from sira_es.proxy.exchange import Answer, Exchange
@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 
 
 class Proxy:
-    """`load` reads the configuration, again at each SIGHUP. `quiet`: no access log. `memory` makes what is remembered.
+    """`load` reads the configuration, again at each SIGHUP. `quiet`: no access log. `memory` makes what is remembered,
+    `say` tells a person of a reload.
 
     `failure`: why it could not start.
     """
@@ -48,11 +49,14 @@ class Proxy:
         *,
         memory: Callable[[Settings], Memory] = lambda _: LocalMemory(),
         quiet: bool = False,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.failure: SiraError | None = None
         self._load = load
         self._options = options
         self._make_memory = memory
+        self._memory: Memory | None = None
+        self._say = say
         self._metrics = Metrics()
         self._log = None if quiet else AccessLog()
         self._room: Room | None = None
@@ -85,17 +89,23 @@ class Proxy:
         if self._shadow is not None:
             await self._shadow.close()
         await self._room.close()
+        if self._memory is not None:
+            self._memory.close()
         if self._log is not None:
             self._log.flush()
         await send({"type": "lifespan.shutdown.complete"})
 
     def _make(self, settings: Settings) -> Room:
-        return Room(settings, self._options, self._make_memory(settings), self._metrics)
+        self._memory = self._memory or self._make_memory(settings)
+        return Room(settings, self._options, self._memory, self._metrics)
 
     def reload(self) -> None:
-        """Read the configuration again; one with an error changes nothing. Requests under way end with the old one."""
+        """Read the configuration again; one with an error, or without any index where there were some, changes nothing.
+
+        Requests under way end with the old one.
+        """
         try:
-            room = self._make(self._load())
+            room = self._make(self._again())
         except SiraError as error:
             self._metrics.reloads.labels("failed").inc()
             log.error("the configuration stays as it was: %s", error)
@@ -104,9 +114,18 @@ class Proxy:
         if self._shadow is not None:
             self._shadow.room = room
         self._metrics.reloads.labels("done").inc()
+        count, urls = len(room.settings.indices), room.settings.cluster.url
+        indices = "1 index" if count == 1 else f"{count} indices"
+        self._say(f"sira-es: configuration read again: {indices}, the cluster at {', '.join(urls)}")
         self._beside(room.prepare())
         if old is not None:
             self._beside(old.close())
+
+    def _again(self) -> Settings:
+        settings = self._load()
+        if not settings.indices and self._room is not None and self._room.settings.indices:
+            raise ConfigurationError("it names no index any more; start again if none is to be served")
+        return settings
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections import OrderedDict
@@ -42,6 +43,7 @@ class Expansions:
         self._metrics = metrics
         self._deadline = sira.settings.llm.queries.deadline
         self._under_way: dict[Key, asyncio.Task[None]] = {}
+        self._marks: dict[str, str] = {}
         self._typed: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._background: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._filler: asyncio.Task[None] | None = None
@@ -50,7 +52,7 @@ class Expansions:
         self, texts: Sequence[str], index: str, known: Known, caller: Caller, online: Online
     ) -> dict[str, tuple[Served, bool]]:
         """What is served for each text, and whether it was made for this request. Never fails, and waits not too long."""
-        keys = {text: (caller.identity, index, same(text)) for text in texts}
+        keys = {text: (caller.identity, self._marked(index), same(text)) for text in texts}
         found = {text: served for text, key in keys.items() if (served := self._memory.get(key))}
         missing = [text for text in texts if text not in found]
         self._metrics.memory.labels("hit").inc(len(found))
@@ -67,6 +69,16 @@ class Expansions:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _marked(self, index: str) -> str:
+        """The name of an index with a mark of what its expansions are made with: what changes it has nothing served yet."""
+        if index not in self._marks:
+            settings = self._sira.settings
+            parts = (settings.index(index), settings.cluster, settings.llm.queries)
+            made_with = "\n".join((str(settings.state), *(part.model_dump_json() for part in parts)))
+            mark = hashlib.blake2b(made_with.encode(), digest_size=16).hexdigest()
+            self._marks[index] = f"{index} {mark}"
+        return self._marks[index]
 
     async def _make(self, texts: Sequence[str], keys: dict[str, Key], index: str, known: Known, online: Online) -> None:
         new = [text for text in texts if keys[text] not in self._under_way]

@@ -19,6 +19,7 @@ from sira_es.vocabulary.model import Expansion
 __all__ = ["Key", "Memory", "Served", "SharedMemory"]
 
 STAYS_SECONDS = 600.0
+SWEEP_SECONDS = 60.0
 MOST = 10_000
 
 Key = tuple[str, str, str]
@@ -83,23 +84,26 @@ _SERVED = TypeAdapter(Served)
 
 
 class SharedMemory:
-    """For several processes of one machine: a file beside, so that all of them serve the same.
+    """For several processes of one machine: a file beside, for its owner's eyes only, so that all of them serve the same.
 
-    What was served under another `configuration` does not count. A file that cannot be used is done without, then each
-    process keeps its own.
+    A file that cannot be used is done without, then each process keeps its own.
     """
 
-    def __init__(self, path: Path, configuration: str) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._own = LocalMemory()
-        self._prefix = hashlib.blake2b(configuration.encode(), digest_size=16).hexdigest()
+        self._swept = 0.0
         self._file: sqlite3.Connection | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            path.chmod(0o600)
             self._file = sqlite3.connect(path, timeout=1.0, isolation_level=None)
             self._file.execute("PRAGMA journal_mode = WAL")
             self._file.execute("PRAGMA synchronous = OFF")
             self._file.execute("CREATE TABLE IF NOT EXISTS served (key TEXT PRIMARY KEY, until REAL, served TEXT)")
-            self._file.execute("DELETE FROM served WHERE until < ?", (time.time(),))
+            self._file.execute("CREATE INDEX IF NOT EXISTS served_until ON served (until)")
+            self._sweep(self._file)
         except (OSError, sqlite3.Error):
             self._file = None
 
@@ -114,9 +118,10 @@ class SharedMemory:
 
     def put(self, key: Key, served: Served) -> Served:
         if self._file is not None:
-            row = (self._name(key), time.time() + STAYS_SECONDS, _SERVED.dump_json(served).decode())
+            row = (self._name(key), self._clock() + STAYS_SECONDS, _SERVED.dump_json(served).decode())
             try:
-                self._file.execute("DELETE FROM served WHERE key = ? AND until < ?", (row[0], time.time()))
+                self._sweep(self._file)
+                self._file.execute("DELETE FROM served WHERE key = ? AND until < ?", (row[0], self._clock()))
                 self._file.execute("INSERT OR IGNORE INTO served VALUES (?, ?, ?)", row)
             except sqlite3.Error:
                 return self._own.put(key, served)
@@ -128,14 +133,22 @@ class SharedMemory:
         if self._file is not None:
             self._file.close()
 
-    def _name(self, key: Key) -> str:
+    def _sweep(self, file: sqlite3.Connection) -> None:
+        """Delete what has run out, now and then."""
+        now = self._clock()
+        if abs(now - self._swept) >= SWEEP_SECONDS:
+            self._swept = now
+            file.execute("DELETE FROM served WHERE until < ?", (now,))
+
+    @staticmethod
+    def _name(key: Key) -> str:
         """A hash: the file holds no text of a user as a key."""
-        return hashlib.blake2b("\n".join((self._prefix, *key)).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b("\n".join(key).encode(), digest_size=16).hexdigest()
 
     def _row(self, key: Key) -> str | None:
         if self._file is None:
             return None
         found = self._file.execute(
-            "SELECT served FROM served WHERE key = ? AND until >= ?", (self._name(key), time.time())
+            "SELECT served FROM served WHERE key = ? AND until >= ?", (self._name(key), self._clock())
         ).fetchone()
         return str(found[0]) if found else None

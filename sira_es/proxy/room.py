@@ -38,7 +38,6 @@ class Room:
         self.shapes = Shapes()
         self.sira = AsyncSira(settings, query_answers=options.recorded, watch=lambda source: _Watched(source, metrics))
         self.indices = Indices(self.sira)
-        self._memory = memory
         self._expansions = Expansions(self.sira, memory, metrics)
         self.planner = Planner(settings, options, self.indices, self._expansions, self.shapes)
         self.prepared = False
@@ -77,7 +76,6 @@ class Room:
         except SiraError as error:
             log.warning("closing: %s", error)
         await self.upstream.close()
-        self._memory.close()
 
 
 class _Watched:

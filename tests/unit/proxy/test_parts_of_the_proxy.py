@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -53,21 +56,33 @@ def test_what_was_served_first_stays_for_ten_minutes() -> None:
 
 
 def test_processes_of_one_machine_serve_the_same(tmp_path: Path) -> None:
-    one, other = SharedMemory(tmp_path / "served", "a"), SharedMemory(tmp_path / "served", "a")
+    one, other = SharedMemory(tmp_path / "served"), SharedMemory(tmp_path / "served")
     key = ("someone", "docs", "hot")
     one.put(key, _served())
     assert other.put(key, Served(None, reason="late", failed=True)) == _served()
     assert other.get(key) == _served()
-    assert SharedMemory(tmp_path / "served", "another configuration").get(key) is None
     assert other.get(("someone else", "docs", "hot")) is None
     one.close()
     other.close()
     assert b"docs" not in (tmp_path / "served").read_bytes()[:1000]
 
 
+def test_what_processes_share_is_readable_by_nobody_else_and_does_not_only_grow(tmp_path: Path) -> None:
+    file, now = tmp_path / "served", [0.0]
+    memory = SharedMemory(file, clock=lambda: now[0])
+    for _ in range(20):
+        for n in range(20):
+            memory.put(("", "docs", f"{now[0]} {n}"), _served())
+        now[0] += 300
+    with closing(sqlite3.connect(file)) as reader:
+        assert reader.execute("SELECT count(*) FROM served").fetchone()[0] <= 80
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
+    memory.close()
+
+
 def test_a_memory_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    memory = SharedMemory(tmp_path / "file" / "served", "a")
+    memory = SharedMemory(tmp_path / "file" / "served")
     assert memory.put(("", "docs", "x"), _served()) == _served()
     assert memory.get(("", "docs", "x")) == _served()
 

@@ -1,0 +1,103 @@
+"""SIGHUP: what is taken, what is refused, and what was served in between."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.asking import ANSWERS, HOT, call, fill, match, search, settings
+from proxy.running import RawNode, Running
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture(scope="module")
+def index(node_url: str) -> Iterator[str]:
+    name = f"test-{time.time_ns()}"
+    fill(node_url, name)
+    yield name
+    call(f"{node_url}/{name}", "DELETE")
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> str:
+    file = tmp_path / "answers.jsonl"
+    file.write_text("".join(json.dumps({"id": text, "answer": a}) + "\n" for text, a in ANSWERS.items()))
+    return str(file)
+
+
+def reloads(proxy: Running, result: str) -> int:
+    page = call(f"{proxy.url}/_sira/metrics").body.decode().splitlines()
+    name = f'sira_reloads_total{{result="{result}"}} '
+    return sum(int(float(line.removeprefix(name))) for line in page if line.startswith(name))
+
+
+def reload(proxy: Running, result: str) -> None:
+    before = reloads(proxy, result)
+    proxy.signal(signal.SIGHUP)
+    give_up = time.monotonic() + 20
+    while reloads(proxy, result) == before:
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+
+
+def test_a_configuration_that_is_gone_or_holds_no_index_any_more_changes_nothing(
+    start: Start, node_url: str, index: str, recorded: str
+) -> None:
+    proxy = start(settings(node_url, index), "--recorded", recorded)
+    content = proxy.config.read_text()
+    for wrong in (None, "", "# nothing\n", f"cluster: {{url: '{node_url}'}}\nindices: {{}}\n"):
+        proxy.config.unlink() if wrong is None else proxy.config.write_text(wrong)
+        said = len(proxy.lines)
+        reload(proxy, "failed")
+        told = [line for line in proxy.lines[said:] if not line.startswith("{")]
+        assert len(told) == 1
+        assert "the configuration stays as it was: " in told[0]
+        assert search(proxy.url, index, match(HOT)).expansion in {"applied", "cached"}
+    proxy.config.write_text(content)
+    reload(proxy, "done")
+    assert proxy.wait_for(f"configuration read again: 1 index, the cluster at {node_url}")
+
+
+def test_a_file_in_the_default_place_that_is_gone_changes_no_cluster(tmp_path: Path) -> None:
+    with RawNode() as node:
+        file = tmp_path / "sira-es.yml"
+        file.write_text(f"cluster: {{url: '{node.url}'}}\n")
+        command = [sys.executable, "-m", "sira_es", "proxy", "--listen", "127.0.0.1:0"]
+        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            line = next(line for line in process.stderr if " in front of " in line)
+            url = line.split(" in front of ")[0].removeprefix("sira-es: ")
+            assert call(f"{url}/_sira/health/live").status == 200
+            for gone in (True, False):
+                file.unlink() if gone else file.write_text("")
+                process.send_signal(signal.SIGHUP)
+                said = next(line for line in process.stderr if not line.startswith("{"))
+                assert "the configuration stays as it was: " in said
+                assert call(f"{url}/_cat/health").status == 200
+            process.terminate()
+
+
+def test_what_was_served_stays_served_where_the_settings_of_the_index_stay(
+    start: Start, node_url: str, index: str, recorded: str
+) -> None:
+    for workers in ("1", "2"):
+        content = settings(node_url, index)
+        proxy = start(content, "--recorded", recorded, "--workers", workers)
+        assert search(proxy.url, index, match(HOT)).expansion == "applied"
+        proxy.write({**content, "indices": {**content["indices"], "another": {"text_fields": ["title"]}}})
+        reload(proxy, "done")
+        assert {search(proxy.url, index, match(HOT)).expansion for _ in range(6)} == {"cached"}
+        content["indices"][index]["text_fields"] = ["title^2", "text"]
+        proxy.write(content)
+        reload(proxy, "done")
+        time.sleep(1)  # for the other process
+        assert search(proxy.url, index, match(HOT)).expansion == "applied"
+        proxy.stop()
