@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import tempfile
@@ -17,6 +18,8 @@ from sira_es.settings import DEFAULT_FILE
 if TYPE_CHECKING:
     from sira_es.proxy import options as proxy_options
     from sira_es.settings import Settings
+
+_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -88,9 +91,16 @@ def proxy(options: Options, **given: Any) -> int:
     )
     settings = load()
     host, port = _address(given["listen"])
-    if given["workers"] > 1 and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="sira-es-metrics-")
-    return _serve(options, load, settings, serving, (host, port), given)
+    if given["tls_key"] and not given["tls_cert"]:
+        raise ConfigurationError("--tls-key: there is no certificate with it; give --tls-cert too")
+    if given["workers"] == 1 or _FIGURES in os.environ:
+        return _serve(options, load, settings, serving, (host, port), given)
+    with tempfile.TemporaryDirectory(prefix="sira-es-metrics-") as folder:
+        os.environ[_FIGURES] = folder
+        try:
+            return _serve(options, load, settings, serving, (host, port), given)
+        finally:
+            del os.environ[_FIGURES]
 
 
 def _serve(
@@ -103,11 +113,13 @@ def _serve(
 ) -> int:
     from sira_es.proxy.app import Proxy
     from sira_es.proxy.memory import LocalMemory, Memory, SharedMemory
+    from sira_es.proxy.room import check
     from sira_es.proxy.server import Tls, bind, serve
     from sira_es.proxy.upstream import tls_of
 
     workers = given["workers"]
     tls_of(settings.cluster)  # what is wrong with it is said before anything is served
+    asyncio.run(check(settings, serving))
     listening = bind(*address)
     tls = Tls(given["tls_cert"], given["tls_key"]) if given["tls_cert"] else None
     scheme = "https" if tls else "http"
@@ -137,7 +149,9 @@ def _empty(file: Path) -> bool:
 
 
 def _address(listen: str) -> tuple[str, int]:
-    host, _, port = listen.rpartition(":")
+    host, colon, port = listen.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
         raise ConfigurationError(f"--listen {listen}: give host and port, such as 127.0.0.1:9201")
+    if not colon:
+        return "127.0.0.1", int(port)
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104  an empty host means all of them, as for other servers

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from sira_es.errors import ModelError, SiraError
+from sira_es.errors import ConfigurationError, ModelError, SiraError
 from sira_es.llm.model import Answer, AnswerSource, Model, Prompt
 from sira_es.proxy.expansions import Expansions
 from sira_es.proxy.indices import Indices
@@ -21,7 +21,7 @@ from sira_es.proxy.wire import Caller
 from sira_es.settings import Settings
 from sira_es.sira import AsyncSira
 
-__all__ = ["Room"]
+__all__ = ["Room", "check"]
 
 LEAVE_SECONDS = 60.0
 
@@ -37,6 +37,8 @@ class Room:
         self.upstream = Upstream(settings.cluster)
         self.shapes = Shapes()
         self.sira = AsyncSira(settings, query_answers=options.recorded, watch=lambda source: _Watched(source, metrics))
+        if settings.indices:
+            self.sira.answers("queries")  # what is wrong with the recorded ones or the store is said now
         self.indices = Indices(self.sira)
         self._expansions = Expansions(self.sira, memory, metrics)
         self.planner = Planner(settings, options, self.indices, self._expansions, self.shapes)
@@ -76,6 +78,20 @@ class Room:
         except SiraError as error:
             log.warning("closing: %s", error)
         await self.upstream.close()
+
+
+async def check(settings: Settings, options: Options) -> None:
+    """Raise a SiraError where recorded answers, or a state folder that is needed, cannot be used."""
+    async with AsyncSira(settings, query_answers=options.recorded) as sira:
+        if settings.indices:
+            sira.answers("queries")
+    if options.shadow:
+        try:
+            settings.state.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot use {settings.state}: {error.strerror}; name another folder with `state`"
+            ) from None
 
 
 class _Watched:

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -198,13 +199,21 @@ def _run(make_app: Callable[[], Any], listening: socket.socket, tls: Tls | None)
         config.load()
     except OSError as error:
         raise ConfigurationError(f"--tls-cert: cannot use it with its key ({error}); give PEM files") from None
-    signal.signal(signal.SIGTERM, lambda *_: None)  # the server raises it once more when all requests have ended
     server = uvicorn.Server(config)
+    too_early = False
+
+    def end(*_: object) -> None:
+        nonlocal too_early
+        if not server.should_exit:  # else all requests have ended, and it only raises once more what it was ended by
+            too_early = True
+            sys.exit()
+
+    signal.signal(signal.SIGTERM, end)
     with contextlib.suppress(KeyboardInterrupt, SystemExit):  # it exits by itself where the app cannot start
         server.run(sockets=[listening])
     if app.failure is not None:
         raise app.failure
-    return 0 if server.started else 1
+    return 0 if server.started or too_early else 1
 
 
 def _is_news(record: logging.LogRecord) -> bool:
