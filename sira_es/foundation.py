@@ -14,6 +14,7 @@ from sira_es.cluster.connect import Cluster, connect
 from sira_es.cluster.engine import clause_limit
 from sira_es.cluster.statistics import Coverage, DocumentFrequencies
 from sira_es.cluster.target import Target, describe
+from sira_es.cluster.transport import Transport
 from sira_es.dsl.compile import Coverage as CoverageKind
 from sira_es.dsl.compile import Shape
 from sira_es.dsl.fields import Fields
@@ -47,7 +48,7 @@ class Foundation:
 
     `query_answers` and `document_answers` are files of recorded answers; given one, no model is called for its side.
     `ask_model=False`: nor is it for anything else; only stored answers count. `watch` wraps each model: what it is asked
-    and says goes through there.
+    and says goes through there. `transport`: what requests to the cluster go through, in place of connections of its own.
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class Foundation:
         document_answers: Path | str | None = None,
         ask_model: bool = True,
         watch: Callable[[AnswerSource], AnswerSource] = lambda source: source,
+        transport: Transport | None = None,
     ) -> None:
         self.settings = settings
+        self._transport = transport
         self._watch = watch
         self._ask_model = ask_model
         self._recorded = {"queries": query_answers, "documents": document_answers}
@@ -130,7 +133,7 @@ class Foundation:
         self._require_open()
         async with self._connecting:
             if self._cluster is None:
-                self._cluster = await connect(self.settings.cluster, caller=caller)
+                self._cluster = await connect(self.settings.cluster, caller=caller, transport=self._transport)
                 self._frequencies = DocumentFrequencies(self._cluster)
             return self._cluster
 

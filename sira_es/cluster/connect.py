@@ -130,18 +130,21 @@ class Cluster:
         return ClusterRefused(message, status=answer.status, error_type=kind, reason=reason)
 
 
-async def connect(settings: ClusterSettings, *, caller: Mapping[str, str] | None = None) -> Cluster:
-    """Find out which product and version answers, and hold connections to it with the client that fits.
+async def connect(
+    settings: ClusterSettings, *, caller: Mapping[str, str] | None = None, transport: Transport | None = None
+) -> Cluster:
+    """Find out which product and version answers, and hold connections to it with the client that fits, or `transport`.
 
     `caller`: headers of somebody whose credentials may be used to find out, where the settings have none.
     Raises ClusterUnreachable, ClusterRefused for wrong credentials, ClusterError where something else answers there.
     """
     sign_in, who = _credentials(settings)
-    transport: Transport = OpenSearchDoor(settings) if settings.aws else ElasticsearchDoor(settings)
+    given = transport
+    transport = given or (OpenSearchDoor(settings) if settings.aws else ElasticsearchDoor(settings))
     try:
         asking = sign_in or caller or {}
         engine = await _detect(Cluster(Engine("opensearch", None), transport, settings, asking, who))
-        if engine.family == "opensearch" and not settings.aws:
+        if engine.family == "opensearch" and not settings.aws and given is None:
             await transport.close()
             transport = OpenSearchDoor(settings)
     except BaseException:

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from sira_es.errors import ConfigurationError, ModelError, SiraError
 from sira_es.llm.model import Answer, AnswerSource, Model, Prompt
+from sira_es.proxy.door import Door
 from sira_es.proxy.expansions import Expansions
 from sira_es.proxy.indices import Indices
 from sira_es.proxy.memory import Memory
@@ -34,11 +35,16 @@ class Room:
     def __init__(self, settings: Settings, options: Options, memory: Memory, metrics: Metrics) -> None:
         self.settings = settings
         self.options = options
-        self.upstream = Upstream(settings.cluster)
         self.shapes = Shapes()
-        self.sira = AsyncSira(settings, query_answers=options.recorded, watch=lambda source: _Watched(source, metrics))
+        self.sira = AsyncSira(
+            settings,
+            query_answers=options.recorded,
+            watch=lambda source: _Watched(source, metrics),
+            transport=Door(settings.cluster, lambda: self.upstream),
+        )
         if settings.indices:
             self.sira.answers("queries")  # what is wrong with the recorded ones or the store is said now
+        self.upstream = Upstream(settings.cluster)
         self.indices = Indices(self.sira)
         self._expansions = Expansions(self.sira, memory, metrics)
         self.planner = Planner(settings, options, self.indices, self._expansions, self.shapes)
@@ -48,6 +54,8 @@ class Room:
 
     async def prepare(self) -> None:
         """Do ahead what would make the first searches slow; what cannot be done without a caller is left to them."""
+        if len(self.upstream.nodes) > 1:
+            await self.upstream.check()
         if self.settings.llm.queries.model and not self.options.recorded:
             await Model(self.settings.llm.queries).prepare()
         nobody = Caller({})

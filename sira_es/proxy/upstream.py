@@ -1,4 +1,4 @@
-"""The cluster's nodes: one exchange with one of them, and which of them are avoided for a while."""
+"""The cluster's nodes: one exchange with one of them, and which of them are left out until they answer again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import functools
 import itertools
 import logging
 import socket
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -28,8 +27,11 @@ Body = bytes | Callable[[], AsyncIterator[bytes]] | None
 """Bytes, or something that makes a stream of them; it is called again only while nothing of it was taken."""
 
 CONNECT_SECONDS = 5.0
-_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""For how many seconds a node is avoided after so many failures in a row."""
+CHECK_SECONDS = 5.0
+"""How long after a check of all nodes the next one begins, where there are several."""
+
+ANSWER_SECONDS = 2.0
+"""How long a check waits for an answer. Requests wait as long as it takes."""
 
 _NOT_SENT = (
     aiohttp.ClientConnectorError,
@@ -44,14 +46,18 @@ _OWN_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
 
 class Unreachable(Exception):  # noqa: N818
-    """No node took the request: it has reached none of them. The message says why, of each."""
+    """No node took the request: it has reached none of them. The message says why, of each; `node` is the last."""
+
+    def __init__(self, causes: list[tuple[Node, BaseException]]) -> None:
+        self.node, self.cause = causes[-1]
+        super().__init__("; ".join(node.why(cause) for node, cause in causes))
 
 
 class Lost(Exception):  # noqa: N818
     """A node took the request, and gave no whole answer."""
 
     def __init__(self, node: Node, cause: BaseException) -> None:
-        self.node = node
+        self.node, self.cause = node, cause
         self.timed_out = isinstance(cause, TimeoutError)
         super().__init__(node.name if self.timed_out else node.why(cause))
 
@@ -65,8 +71,8 @@ class Node:
         self._prefix = parts.raw_path.rstrip("/")
         self.name = f"{self._host}:{self._port}"
         self.proxy = proxy_of(url)
-        self.failures = 0
-        self.avoided_until = 0.0
+        self.address = f"{self._scheme}://{self.name}"
+        self.up = True
 
     def url(self, target: str) -> URL:
         """The address of a request target, which is not looked into: all of it goes out as a path."""
@@ -74,23 +80,19 @@ class Node:
             scheme=self._scheme, host=self._host, port=self._port, path=self._prefix + target, encoded=True
         )
 
-    @property
-    def up(self) -> bool:
-        return time.monotonic() >= self.avoided_until
-
-    def why(self, cause: BaseException) -> str:
+    def why(self, cause: BaseException, seconds: float = CONNECT_SECONDS) -> str:
         """One line: what went wrong, and what to do about it."""
-        return why_no_answer(NoAnswer(f"{self._scheme}://{self.name}", cause), CONNECT_SECONDS)
+        return why_no_answer(NoAnswer(self.address, cause), seconds)
 
-    def failed(self, cause: BaseException) -> None:
-        if not self.failures:
-            log.warning("a node is left out for a while: %s", self.why(cause))
-        pause = _PAUSES[min(self.failures, len(_PAUSES) - 1)]
-        self.failures += 1
-        self.avoided_until = time.monotonic() + pause
+    def failed(self, cause: BaseException, seconds: float = CONNECT_SECONDS) -> None:
+        if self.up:
+            log.warning("a node is left out for a while: %s", self.why(cause, seconds))
+        self.up = False
 
     def answered(self) -> None:
-        self.failures, self.avoided_until = 0, 0.0
+        if not self.up:
+            log.warning("a node answers again: %s", self.name)
+        self.up = True
 
 
 class _Connection(ResponseHandler):
@@ -121,6 +123,7 @@ class Upstream:
             max_field_size=65536,
         )
         self._session._retry_connection = False  # it would repeat a PUT or DELETE after a lost connection
+        self._watching = asyncio.create_task(self._watch()) if len(self.nodes) > 1 else None
 
     async def send(
         self, method: str, target: str, headers: Headers, body: Body = None, *, but: Node | None = None
@@ -129,7 +132,7 @@ class Upstream:
 
         Raises Unreachable where none can, Lost where the answer does not begin.
         """
-        reasons = []
+        causes: list[tuple[Node, BaseException]] = []
         for node in self._order(but):
             data = body() if callable(body) else body
             try:
@@ -138,7 +141,7 @@ class Upstream:
                 )
             except _NOT_SENT as error:
                 node.failed(error)
-                reasons.append(node.why(error))
+                causes.append((node, error))
                 continue
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 if not isinstance(error, aiohttp.ServerDisconnectedError):
@@ -146,26 +149,55 @@ class Upstream:
                 raise Lost(node, error) from None
             node.answered()
             return response, node
-        raise Unreachable("; ".join(reasons))
+        raise Unreachable(causes)
 
-    async def ping(self, seconds: float = 2.0) -> bool:
+    async def ping(self) -> bool:
         """Whether any node answers now, whatever it says."""
+        waiting = {asyncio.create_task(self._check(node)) for node in self.nodes}
         try:
-            response, _ = await asyncio.wait_for(self.send("HEAD", "/", [("x-opaque-id", "sira-es")]), seconds)
-        except (Unreachable, Lost, TimeoutError):
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                if any(check.result() for check in done):
+                    return True
             return False
-        response.release()
-        return True
+        finally:
+            for check in waiting:
+                check.cancel()
 
     async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
         await self._session.close()
+
+    async def check(self) -> None:
+        """Find out which nodes answer."""
+        await asyncio.gather(*(self._check(node) for node in self.nodes))
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            await self.check()
+
+    async def _check(self, node: Node) -> bool:
+        mark = [("x-opaque-id", "sira-es")]
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                response = await self._session.request(
+                    "HEAD", node.url("/"), headers=mark, allow_redirects=False, proxy=node.proxy
+                )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            node.failed(error, ANSWER_SECONDS)
+            return False
+        response.release()
+        node.answered()
+        return True
 
     def _order(self, last: Node | None) -> list[Node]:
         if len(self.nodes) == 1:
             return self.nodes
         start = next(self._turn) % len(self.nodes)
         turned = self.nodes[start:] + self.nodes[:start]
-        return sorted(turned, key=lambda node: (node is last, node.avoided_until if not node.up else 0.0))
+        return sorted(turned, key=lambda node: (node is last, not node.up))
 
 
 def tls_of(settings: ClusterSettings) -> Any:

@@ -87,7 +87,7 @@ def fill(node_url: str, index: str, documents: Any = None) -> None:
     assert not call(f"{node_url}/{index}/_bulk?refresh=true", "POST", bulk).json["errors"]
 
 
-def settings(url: str, index: str, model: ModelServer | None = None, **proxy: Any) -> dict[str, Any]:
+def settings(url: str | list[str], index: str, model: ModelServer | None = None, **proxy: Any) -> dict[str, Any]:
     """A configuration for the index of this module."""
     content: dict[str, Any] = {
         "cluster": {"url": url},
