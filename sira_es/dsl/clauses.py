@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from sira_es.dsl.fields import Fields, is_enriched
-from sira_es.dsl.spans import Node
+from sira_es.dsl.spans import COSTLY, Malformed, Node
 
 __all__ = ["Clause", "Reason", "number", "read_clause", "same", "short"]
 
@@ -40,6 +40,13 @@ class Reason(StrEnum):
     HIGHLIGHT = "highlight of several queries"
     WEIGHTLESS = "text without weight"
     OURS = "rewritten already"
+    LONG = "long text"
+    COSTLY = COSTLY
+    HEADER = "header of the search"
+
+
+LONGEST = 2000
+"""Characters of a text. No person types more, and each costs time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +93,20 @@ def short(text: str) -> bool:
 
 
 def read_clause(kind: str, inner: Node, fields: Fields) -> Clause | None:
-    """The clause that {kind: inner} is; None for a kind that carries no text, or none over text fields."""
+    """The clause that {kind: inner} is; None for a kind that carries no text, or none over text fields.
+
+    Raises Malformed for a text of more than LONGEST characters.
+    """
     reader = _READERS.get(kind)
     clause = reader(kind, inner, fields) if reader is not None else None
     if clause is None or not clause.key or not _writable(clause.text):
         return None
     return clause
+
+
+def _check(text: str) -> None:
+    if len(text) > LONGEST:
+        raise Malformed(Reason.LONG)
 
 
 def _writable(text: str) -> bool:
@@ -110,6 +125,7 @@ def _one_field(kind: str, inner: Node, fields: Fields) -> Clause | None:
         text = found.value if found is not None else None
     if not isinstance(text, str):
         return None
+    _check(text)
     resolved = {name: 1.0} if name in fields.text or name in fields.prefix else {}
     counts = kind in {"match", "match_bool_prefix"}
     return _clause(_plain_text(text), _ONE_FIELD[kind] or _quoted(text), resolved, fields, node, counts)
@@ -131,6 +147,7 @@ def _many_fields(kind: str, inner: Node, fields: Fields) -> Clause | None:
     how = _TYPES.get(_string(inner.get("type")) or "best_fields", _UNKNOWN)
     if text is None or how is _UNKNOWN:
         return None
+    _check(text)
     resolved = fields.resolve(_named(inner, "fields") or fields.default)
     return _clause(_plain_text(text), how or _quoted(text), resolved, fields, inner, _by_word(inner))
 
@@ -152,6 +169,7 @@ def _query_string(kind: str, inner: Node, fields: Fields) -> Clause | None:
     how = _TYPES.get(_string(inner.get("type")) or "best_fields", _UNKNOWN)
     if text is None or how is _UNKNOWN:
         return None
+    _check(text)
     words = _words(text)
     passes = how or _quoted(text) or (Reason.SYNTAX if words is None else None)
     named = _named(inner, "fields") or _named(inner, "default_field") or fields.default

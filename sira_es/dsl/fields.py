@@ -28,6 +28,10 @@ class Fields:
     other: frozenset[str] = frozenset()
     default: tuple[str, ...] = ("*",)
 
+    @property
+    def count(self) -> int:
+        return len(self.text) + len(self.prefix) + len(self.other)
+
     def without(self, names: Iterable[str]) -> Fields:
         """The same where these names are not text: a request may map them anew for itself."""
         gone = frozenset(names)

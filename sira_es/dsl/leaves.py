@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sira_es.dsl.clauses import LONGEST
 from sira_es.dsl.fields import Fields
 from sira_es.dsl.spans import Node
 from sira_es.dsl.tree import unwrapped
@@ -63,7 +64,10 @@ def _text_leaves(kind: str, inner: Node, fields: Fields) -> int:
         width = len(fields.resolve([f for f in named if isinstance(f, str)])) if isinstance(named, list) else 1
     if str(_value(options, "type")).startswith("phrase"):
         return max(1, width)
-    words = set(_WORD.findall(str(text).casefold()))
+    text = str(text)
+    if len(text) > LONGEST:
+        return max(1, width) * (len(text) // 2 + 1)
+    words = set(_WORD.findall(text.casefold()))
     fuzzy = str(_value(options, "fuzziness") or "0") not in {"0", "0.0"}
     return max(1, width) * max(1, sum(_fuzzy(w) if fuzzy else 1 for w in words))
 

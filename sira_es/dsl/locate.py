@@ -15,7 +15,7 @@ from typing import Literal
 from sira_es.dsl.clauses import Clause, Reason, number, same, short
 from sira_es.dsl.fields import Fields
 from sira_es.dsl.leaves import count_leaves
-from sira_es.dsl.spans import Malformed, Node, scan
+from sira_es.dsl.spans import Malformed, Node, escaped_letters, scan
 from sira_es.dsl.tree import Path, Query, alone, lowest, read_query, weight
 
 __all__ = ["Group", "Located", "Mode", "Passed", "Path", "Place", "Reason", "locate"]
@@ -99,6 +99,8 @@ def locate(
     try:
         text = body.decode()
         root = scan(text, follow=_FOLLOWED)
+        if _patterns(text) * fields.count > _MOST_FIELDS:
+            return Passed(Reason.COSTLY)
         return _locate(text, root, _without_runtime(fields, root), mode, params, explained)
     except UnicodeDecodeError:
         return Passed(Reason.NOT_JSON)
@@ -110,7 +112,10 @@ def locate(
 
 
 _HIGHLIGHTS = 16
-"""Highlights that are given the original query, each a copy of its own."""
+_COPIED = 1 << 20
+"""Highlights that are given the original query, each a copy of its own, and characters of these copies."""
+_MOST_FIELDS = 50_000
+"""What `_patterns` counts, times the fields there are: 50 of them where there are 1,000."""
 _FOLLOWED = frozenset({"query", "retriever", "highlight", "collapse", "rescore"})
 _REASONS = frozenset(Reason)
 
@@ -137,7 +142,14 @@ def _locate(
     if len(highlights) > (_HIGHLIGHTS if single else 0):
         return Passed(Reason.HIGHLIGHT)
     place = Place(roots[0].node.start, roots[0].node.end, roots[0].path)
+    if len(highlights) * (place.end - place.start) > _COPIED:
+        return Passed(Reason.COSTLY)
     return Located(text, mode, groups, place, highlights, sum(count_leaves(q.node, fields) for q in roots))
+
+
+def _patterns(text: str) -> int:
+    """How many things in a body may name fields by a pattern: stars, clauses that may leave it to the default."""
+    return sum(map(text.count, ("*", '_string"', 'multi_match"', 'combined_fields"'))) + escaped_letters(text)
 
 
 # What refuses a whole request

@@ -12,10 +12,19 @@ from collections.abc import Callable, Container
 from json.decoder import scanstring  # type: ignore[attr-defined]  # public in all but the stubs
 from typing import Any, NoReturn
 
-__all__ = ["MAX_DEPTH", "Malformed", "Node", "scan"]
+__all__ = ["COSTLY", "MAX_DEPTH", "Malformed", "Node", "escaped_letters", "is_costly", "scan"]
 
 MAX_DEPTH = 100
 """Levels of JSON that are followed: beyond what engines take (20 or 30 nested bools), far below Python's own limit."""
+
+MAX_VALUES = 10_000
+MAX_ITEMS = 30_000
+"""Objects, arrays and members of a body that is read, and its commas: what takes some 50 ms on a slow core.
+
+Requests of real clients have some hundreds. Scalars in arrays (ids, vectors) cost less than objects do.
+"""
+
+COSTLY = "takes too long to read"
 
 
 class Malformed(ValueError):  # noqa: N818  it is a finding, not a fault
@@ -59,12 +68,33 @@ class Node:
         return self.value
 
 
+def is_costly(text: str) -> bool:
+    """Whether a text has more values than are read; told from counts of characters, so that any text is told at once."""
+    values = text.count("{") + text.count("[") + text.count(":")
+    return values > MAX_VALUES or text.count(",") > MAX_ITEMS
+
+
+def _hides(text: str) -> bool:
+    """Whether there may be too much in a `wrapper`, a value in each four characters; an escaped letter may hide one."""
+    return len(text) // 4 > MAX_VALUES and ('wrapper"' in text or escaped_letters(text) > 0)
+
+
+def escaped_letters(text: str) -> int:
+    """How many characters of ASCII stand as \\u00.., where they may make a word that is looked for."""
+    return len(_escaped.findall(text)) if "\\u00" in text else 0
+
+
+_escaped = re.compile(r"\\u00[2-7]")
+
+
 def scan(text: str, *, follow: Container[str] | None = None) -> Node:
     """The one JSON object that a text is; `follow` names the top-level members to look into (default: all).
 
     Arrays of scalars (vectors, ids) are never looked into. Raises Malformed for anything that is not one object, for
-    NaN and Infinity, for a key given twice in what is followed, and for more than MAX_DEPTH levels.
+    NaN and Infinity, for a key given twice in what is followed, for more than MAX_DEPTH levels, and for what is costly.
     """
+    if is_costly(text) or _hides(text):
+        raise Malformed(COSTLY)
     try:
         start = _space(text, 0)
         if text[start : start + 1] != "{":

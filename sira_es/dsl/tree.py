@@ -74,7 +74,7 @@ def alone(query: Query, keys: Collection[str]) -> bool:
 
 
 def read_query(node: Node, path: Path, fields: Fields) -> Query:
-    """Read a query object of whatever kind; an unknown or malformed one is foreign, never an error."""
+    """Read a query object of whatever kind; an unknown or malformed one is foreign, only a text of absurd length Malformed."""
     query = Query(node, path)
     if node.members is None or len(node.members) != 1:
         query.foreign = True

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from sira_es.dsl.clauses import Reason
 from sira_es.dsl.compile import Coverage
 from sira_es.dsl.endpoint import Endpoint
 from sira_es.dsl.locate import Located, Mode, Passed, locate
@@ -24,7 +25,7 @@ from sira_es.settings import Settings
 
 __all__ = ["Plan", "Planner", "Rewrite", "plain"]
 
-READ_LIMIT = 4 << 20
+READ_LIMIT = 1 << 20
 """Bytes; a longer body is not read, and passes."""
 
 
@@ -84,7 +85,7 @@ class Planner:
 
         `serving`: whether this user gets better searches; None: as the options say.
         """
-        asked = request.header(b"x-sira")
+        asked = (request.header(b"x-sira") or "").lower() or None
         if asked is not None and asked not in ASKED:
             return plain("skipped", "X-Sira is not understood")
         if asked == "off":
@@ -112,11 +113,12 @@ class Planner:
         searches = split_msearch(body)
         if isinstance(searches, Passed):
             return plain("skipped", searches.reason.value)
-        lines = [_Line(",".join(search.index) or found.index, search.line) for search in searches]
+        lines = [_line(found, search) for search in searches]
         pairs = [(line, _params(found, search)) for line, search in zip(lines, searches, strict=True)]
         await self._read(pairs, request, asked, stages, several=True)
         replaced, changed = {}, []
         for i, line in enumerate(lines):
+            await _let_others(i)
             rewritten = self._rewritten(line, asked is not None)
             if rewritten is not None:
                 replaced[i] = rewritten.body
@@ -136,7 +138,8 @@ class Planner:
         several: bool = False,
     ) -> None:
         """Locate the texts of each search, and expand all of them together."""
-        for line, params in pairs:
+        for i, (line, params) in enumerate(pairs):
+            await _let_others(i)
             await self._locate(line, params, request, asked, several)
         stages.done("read")
         by_index: dict[str, list[_Line]] = {}
@@ -153,6 +156,8 @@ class Planner:
     async def _locate(
         self, line: _Line, params: Mapping[str, str], request: Request, asked: str | None, several: bool
     ) -> None:
+        if line.outcome is not None:
+            return
         settings = self._settings.indices.get(line.index)
         if settings is None:
             line.outcome = Outcome("skipped", "not configured")
@@ -210,18 +215,29 @@ def _mode(asked: str | None) -> Asked | None:
     return next((mode for mode in ASKED if mode == asked), None)
 
 
+def _line(found: Endpoint, search: Search) -> _Line:
+    if not search.readable:
+        return _Line("", search.line, Outcome("skipped", Reason.HEADER.value))
+    return _Line(",".join(search.index) or found.index, search.line)
+
+
+async def _let_others(done: int) -> None:
+    """After some searches of an `_msearch` it is the turn of other requests."""
+    if done % 8 == 7:
+        await asyncio.sleep(0)
+
+
 def _params(found: Endpoint, search: Search) -> dict[str, str]:
     return {**found.params, **search.params}
 
 
 def _key(request: Request) -> str:
-    """What tells users apart where a share of them is served: what the application says, else who signs in from where."""
-    given = request.header(b"x-sira-key")
-    if given:
-        return given
+    """What tells users apart where a share of them is served: what the application says, else who signs in, else where.
+
+    Never a cookie: there are such as change with each request.
+    """
     forwarded = (request.header(b"x-forwarded-for") or "").partition(",")[0].strip()
-    signed = "\n".join(f"{name}:{value}" for name, value in request.caller.headers.items())
-    return f"{signed}\n{forwarded or request.client}"
+    return request.header(b"x-sira-key") or request.header(b"authorization") or forwarded or request.client
 
 
 def _unpacked(encoding: str | None, body: bytes) -> bytes | None:

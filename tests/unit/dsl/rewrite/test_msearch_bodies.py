@@ -62,3 +62,22 @@ def test_one_line_that_cannot_be_read_lets_all_pass(body: bytes) -> None:
 
 def test_an_empty_body_passes() -> None:
     assert isinstance(split_msearch(b" \n"), Passed)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"indices":["b"]}',
+        b'{"index":"a","indices":"b"}',
+        b'{"index":[]}',
+        b'{"index":""}',
+        b'{"index":["a",""]}',
+        b'{"index":[1]}',
+        b'{"index":null}',
+        b'{"index":"a","something_new":true}',
+    ],
+)
+def test_a_header_that_may_say_another_index_is_not_readable(header: bytes) -> None:
+    ok = b'{"index":["a","b"],"ignore_unavailable":true,"preference":"_local","routing":"x"}'
+    found = searches(b"{}\n" + ALL + b"\n" + header + b"\n" + ALL + b"\n" + ok + b"\n" + ALL + b"\n")
+    assert [s.readable for s in found] == [True, False, True]
