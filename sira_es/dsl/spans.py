@@ -80,7 +80,7 @@ def _hides(text: str) -> bool:
 
 
 def escaped_letters(text: str) -> int:
-    """How many characters of ASCII stand as \\u00.., where they may make a word that is looked for."""
+    """How many characters of ASCII stand as numbers (003c), where they may make a word that is looked for."""
     return len(_escaped.findall(text)) if "\\u00" in text else 0
 
 

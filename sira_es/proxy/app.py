@@ -21,10 +21,11 @@ from sira_es.proxy.metrics import Metrics
 from sira_es.proxy.options import Options
 from sira_es.proxy.outcome import NOT_LOOKED_AT, Outcome, Stages, own_headers, told
 from sira_es.proxy.own_pages import PREFIX, own_page
-from sira_es.proxy.planning import READ_LIMIT, Plan, plain
+from sira_es.proxy.planning import READ_LIMIT, Plan, Rewrite, plain
 from sira_es.proxy.room import Room
 from sira_es.proxy.server import TARGET
 from sira_es.proxy.shadow import Shadow
+from sira_es.proxy.shapes import Verdict
 from sira_es.proxy.streaming import pass_through, tell
 from sira_es.proxy.upstream import Lost, Unreachable
 from sira_es.proxy.wire import BadRequest, Request, returned_headers
@@ -189,12 +190,11 @@ class Proxy:
         client.watch()
         plan = await self._plan(room, request, found, body, stages)
 
-        def refused(position: int) -> None:
-            search = next(r for r in plan.changed if r.position == position)
-            room.shapes.remember(search.index, search.original)
-            self._metrics.refused.inc()
+        def settled(search: Rewrite, verdict: Verdict) -> None:
+            room.shapes.remember(search.index, search.original, verdict)
+            self._metrics.refused.inc(verdict != "taken")
 
-        exchange = Exchange(room.upstream, request, body, plan, refused)
+        exchange = Exchange(room.upstream, request, body, plan, settled)
         answer = await exchange.run()
         stages.done("upstream")
         if self._shadow is not None and plan.body is None and found.kind == "search":

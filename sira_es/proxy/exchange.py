@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,8 @@ import aiohttp
 import orjson
 
 from sira_es.proxy.outcome import Outcome
-from sira_es.proxy.planning import Plan
+from sira_es.proxy.planning import Plan, Rewrite
+from sira_es.proxy.shapes import Verdict
 from sira_es.proxy.upstream import Lost, Node, Upstream
 from sira_es.proxy.wire import RawHeaders, Request
 
@@ -47,16 +48,19 @@ class Answer:
 
 
 class Exchange:
-    """One search. `refused` is called with each rewritten search that the cluster took only as the caller sent it."""
+    """One search. `settled` is called with each rewritten search and what the cluster made of it, where that is known.
+
+    It refused one that it took only as the caller sent it; one refused either way is the caller's affair.
+    """
 
     def __init__(
-        self, upstream: Upstream, request: Request, body: bytes, plan: Plan, refused: Callable[[int], None]
+        self, upstream: Upstream, request: Request, body: bytes, plan: Plan, settled: Callable[[Rewrite, Verdict], None]
     ) -> None:
         self._upstream = upstream
         self._request = request
         self._body = body
         self._plan = plan
-        self._refused = refused
+        self._tell = settled
         self.outcomes = plan.outcomes
 
     async def run(self) -> Answer:
@@ -72,8 +76,7 @@ class Exchange:
                 raise
             self._fell_back("answer lost")
             return await self._fetch(None, but=lost.node)
-        failing = _failing(answer, len(self._plan.outcomes))
-        return await self._settled(answer, failing) if failing else answer
+        return await self._settled(answer)
 
     async def _own(self) -> Answer:
         try:
@@ -83,19 +86,26 @@ class Exchange:
                 raise
             return await self._fetch(None, but=lost.node)
 
-    async def _settled(self, answer: Answer, failing: set[int]) -> Answer:
-        """Something went wrong with the rewritten body: the caller's own decides whether that is ours."""
-        ours = [r for r in self._plan.changed if r.position in failing]
-        if not ours:
+    async def _settled(self, answer: Answer) -> Answer:
+        """Where something went wrong with the rewritten body, the caller's own decides whether that is ours."""
+        failing = _failing(answer, len(self._plan.outcomes))
+        if not any(r.position in failing for r in self._plan.changed):
+            if answer.status == 200:
+                self._judge(failing, {})
             return answer
         _close(answer)
         own = await self._own()
-        still = _failing(own, len(self._plan.outcomes))
-        for r in ours:
-            if r.position not in still:
-                self._refused(r.position)
+        self._judge(failing, _failing(own, len(self._plan.outcomes)))
         self._fell_back("refused")
         return own
+
+    def _judge(self, failing: Mapping[int, bool], still: Collection[int]) -> None:
+        """Tell what became of the rewritten searches; `still` failed as the caller sent them, too."""
+        for r in self._plan.changed:
+            if r.position not in failing:
+                self._tell(r, "taken")
+            elif r.position not in still:
+                self._tell(r, "refused" if failing[r.position] else "unsure")
 
     async def _rescued(self, wider: bytes) -> Answer:
         own = await self._own()
@@ -107,11 +117,13 @@ class Exchange:
         except Lost:
             self._fell_back("answer lost")
             return own
-        if answer.status >= 300 or _failing(answer, 1):
+        failing = _failing(answer, 1)
+        if answer.status >= 300 or failing:
             _close(answer)
-            self._refused(0)
+            self._judge(failing or {0: False}, ())
             self._fell_back("refused")
             return own
+        self._judge({}, ())
         return answer
 
     def _fell_back(self, reason: str) -> None:
@@ -157,31 +169,34 @@ def _close(answer: Answer) -> None:
         answer.rest.close()
 
 
-_SHARDS = re.compile(rb'"_shards"\s*:\s*\{[^{}]*?"failed"\s*:\s*([1-9]\d*)')
+REFUSED = frozenset({400, 413})
+"""A rewritten body was refused for what it is."""
+
+BUSY = frozenset({429, 500, 503})
+"""It may be: what we add makes a search heavier, and the caller's own may still be taken."""
+
+_SHARDS = re.compile(rb'"failed"\s*:\s*[1-9]')
 
 
-def _failing(answer: Answer, searches: int) -> set[int]:
-    """The positions of searches that failed, on any shard; 400 and 500 speak for all of them."""
-    if answer.status in {400, 500}:
-        return set(range(searches))
-    if answer.status != 200:
-        return set()
-    body = answer.whole or b""
-    partial = _SHARDS.search(body) is not None
-    if not partial and b'"error"' not in body:
-        return set()
+def _failing(answer: Answer, searches: int) -> dict[int, bool]:
+    """The searches that failed, on any shard, by position, with whether that was surely for what they are."""
+    if answer.status in REFUSED | BUSY:
+        return dict.fromkeys(range(searches), answer.status in REFUSED)
+    body = (answer.whole or b"") if answer.status == 200 else b""
+    if b'"error"' not in body and _SHARDS.search(body) is None:
+        return {}
     found = _parsed(body)
     items = found.get("responses") if isinstance(found, dict) else None
-    if not isinstance(items, list):
-        return {0} if partial else set()
-    return {i for i, item in enumerate(items) if _item_failed(item)}
+    items = items if isinstance(items, list) else [found]
+    return {i: item.get("status") in REFUSED for i, item in enumerate(items) if _failed(item)}
 
 
-def _item_failed(item: Any) -> bool:
+def _failed(item: Any) -> bool:
+    """Whether an answer to one search says so itself; what is in its hits does not count."""
     if not isinstance(item, dict):
         return False
     shards = item.get("_shards")
-    return item.get("status") in {400, 500} or (isinstance(shards, dict) and bool(shards.get("failed")))
+    return item.get("status") in REFUSED | BUSY or (isinstance(shards, dict) and bool(shards.get("failed")))
 
 
 def _finds_something(answer: Answer) -> bool:

@@ -23,7 +23,7 @@ from sira_es.proxy.shapes import Shapes
 from sira_es.proxy.wire import Request
 from sira_es.settings import Settings
 
-__all__ = ["Plan", "Planner", "Rewrite", "plain"]
+__all__ = ["Plan", "Planner", "Rewrite", "plain", "sample_key"]
 
 READ_LIMIT = 1 << 20
 """Bytes; a longer body is not read, and passes."""
@@ -92,7 +92,7 @@ class Planner:
             return plain("skipped", "off")
         if request.caller.signs_requests:
             return plain("skipped", "signed request")
-        if serving is None and asked is None and not self._options.serves(_key(request)):
+        if serving is None and asked is None and not self._options.serves(sample_key(request)):
             return plain("skipped", "not in the sample")
         unpacked = _unpacked(request.header(b"content-encoding"), body)
         if unpacked is None:
@@ -231,7 +231,7 @@ def _params(found: Endpoint, search: Search) -> dict[str, str]:
     return {**found.params, **search.params}
 
 
-def _key(request: Request) -> str:
+def sample_key(request: Request) -> str:
     """What tells users apart where a share of them is served: what the application says, else who signs in, else where.
 
     Never a cookie: there are such as change with each request.

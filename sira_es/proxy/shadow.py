@@ -80,7 +80,7 @@ class Shadow:
                 self._metrics.shadowed.labels(plan.outcomes[0].reason).inc()
                 return
             started = time.perf_counter()
-            exchange = Exchange(room.upstream, request.marked("sira-es-shadow"), body, plan, lambda _: None)
+            exchange = Exchange(room.upstream, request.marked("sira-es-shadow"), body, plan, lambda *_: None)
             expanded = await exchange.run()
             if expanded.rest is not None:
                 expanded.rest.close()

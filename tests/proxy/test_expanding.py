@@ -98,6 +98,8 @@ def test_a_request_can_ask_for_the_plain_search(proxy: Running, node_url: str, i
     off = search(proxy.url, index, match(HOT), X_Sira="off")
     assert (off.expansion, off.ids) == ("skipped; reason=off", plain.ids)
     assert search(proxy.url, index, match(HOT), X_Sira="on").expansion == "skipped; reason=X-Sira is not understood"
+    assert search(proxy.url, index, match(HOT), X_Sira="OFF").expansion == "skipped; reason=off"
+    assert search(proxy.url, index, match(HOT), X_Sira="").expansion in {"applied", "cached"}
 
 
 def test_recall_finds_what_the_text_alone_does_not(proxy: Running, node_url: str, index: str) -> None:
@@ -175,6 +177,17 @@ def test_an_msearch_is_one_request_and_each_search_has_its_outcome(proxy: Runnin
     assert responses[1]["status"] == 404
     assert next(h["_id"] for h in responses[2]["hits"]["hits"]) == "band"
     assert len(responses[3]["hits"]["hits"]) == 10
+
+
+def test_a_search_of_an_msearch_whose_header_may_name_another_index_passes(
+    proxy: Running, node_url: str, index: str
+) -> None:
+    lines: list[object] = []
+    for header in ({"index": []}, {"index": index, "indices": [index]}, {}):
+        lines += [header, match(HOT)]
+    body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    got = call(f"{proxy.url}/{index}/_msearch", "POST", body, content_type="application/x-ndjson")
+    assert got.expansion in {"applied=1, skipped=2", "cached=1, skipped=2"}
 
 
 def test_a_compressed_search_is_read(proxy: Running, index: str) -> None:

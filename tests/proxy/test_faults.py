@@ -102,6 +102,52 @@ async def test_a_rewritten_body_that_is_refused_is_sent_as_it_came_and_its_shape
     assert wire.count(f"/{index}/_search") == 1
 
 
+def hits(**more: Any) -> bytes:
+    """The answer to a search, in JSON and HTTP."""
+    shards = {"total": 1, "successful": 1, "skipped": 0, "failed": 0}
+    body = {"took": 1, "timed_out": False, "_shards": shards, "hits": {"hits": []}, **more}
+    return http(200, json.dumps(body).encode())
+
+
+def http(status: int, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+@pytest.mark.parametrize("status", [400, 413, 429, 500, 503])
+async def test_what_is_refused_only_when_rewritten_is_sent_once_more_as_it_came(
+    start: Start, node_url: str, index: str, recorded: str, status: int
+) -> None:
+    """A circuit breaker answers 429, and what we add makes a search heavier."""
+    no = json.dumps({"error": {"type": "circuit_breaking_exception", "reason": "no"}, "status": status}).encode()
+    with RawNode(http(status, no), hits(), relay=node_url) as node:
+        proxy = await started(start, settings(node.url, index), "--recorded", recorded)
+        got = await ask(proxy.url, index, match(HOT))
+        assert (got.status, got.expansion) == (200, "failed; reason=refused")
+        assert [json.loads(s.body) == match(HOT) for s in node.seen] == [False, True]
+        assert (await ask(proxy.url, index, match(HOT))).expansion == "skipped; reason=refused before"
+        figures = await anyio.to_thread.run_sync(lambda: call(f"{proxy.url}/_sira/metrics").body)
+        assert b"sira_rewrites_refused_total 1.0" in figures
+
+
+async def test_a_search_that_only_was_too_much_at_the_moment_is_soon_rewritten_again(
+    start: Start, node_url: str, index: str, recorded: str
+) -> None:
+    with RawNode(http(503, b"{}"), hits(), relay=node_url) as node:
+        proxy = await started(start, settings(node.url, index), "--recorded", recorded)
+        assert (await ask(proxy.url, index, match(HOT))).expansion == "failed; reason=refused"
+        await anyio.sleep(5.5)
+        assert (await ask(proxy.url, index, match(HOT))).expansion == "cached"
+
+
+async def test_what_hits_hold_is_taken_for_no_failure(start: Start, node_url: str, index: str, recorded: str) -> None:
+    hit = {"_id": "1", "_source": {"error": "x", "status": 400, "_shards": {"total": 3, "failed": 3}}}
+    with RawNode(hits(hits={"hits": [hit]}), relay=node_url) as node:
+        proxy = await started(start, settings(node.url, index), "--recorded", recorded)
+        assert (await ask(proxy.url, index, match(HOT))).expansion == "applied"
+        assert len(node.seen) == 1
+
+
 async def test_a_body_that_is_wrong_by_itself_gets_its_own_error(
     start: Start, node_url: str, index: str, recorded: str
 ) -> None:

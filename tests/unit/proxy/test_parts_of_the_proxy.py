@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 import stat
 from contextlib import closing
@@ -12,6 +13,7 @@ import pytest
 from sira_es.proxy.memory import LocalMemory, Served, SharedMemory
 from sira_es.proxy.options import Options
 from sira_es.proxy.outcome import Outcome, told
+from sira_es.proxy.planning import sample_key
 from sira_es.proxy.shadow import jaccard, rbo
 from sira_es.proxy.shapes import Shapes
 from sira_es.proxy.wire import BadRequest, Request, returned_headers
@@ -32,9 +34,35 @@ BODY = b'{"query": {"match": {"a": {"query": "some words", "boost": 1.5}}}, "siz
 )
 def test_a_refused_shape_is_known_again_whatever_its_texts_and_numbers(other: bytes, known: bool) -> None:
     shapes = Shapes()
-    shapes.remember("docs", BODY)
+    shapes.remember("docs", BODY, "refused")
     assert shapes.refused("docs", other) is known
     assert not shapes.refused("other", other)
+
+
+def test_a_refused_shape_rests_for_a_minute_and_after_each_further_refusal_longer() -> None:
+    now = [0.0]
+    shapes = Shapes(clock=lambda: now[0])
+    for seconds in (60, 240, 960, 3600, 3600):
+        shapes.remember("docs", BODY, "refused")
+        shapes.remember("docs", BODY, "refused")  # sent at the same time: the same refusal
+        now[0] += seconds - 1
+        assert shapes.refused("docs", BODY)
+        now[0] += 1
+        assert not shapes.refused("docs", BODY)
+    shapes.remember("docs", BODY, "taken")
+    shapes.remember("docs", BODY, "refused")
+    now[0] += 60
+    assert not shapes.refused("docs", BODY)
+
+
+def test_where_the_cluster_may_have_been_busy_a_shape_rests_for_seconds_only() -> None:
+    now = [0.0]
+    shapes = Shapes(clock=lambda: now[0])
+    for _ in range(5):
+        shapes.remember("docs", BODY, "unsure")
+        assert shapes.refused("docs", BODY)
+        now[0] += 5
+        assert not shapes.refused("docs", BODY)
 
 
 def _served() -> Served:
@@ -120,6 +148,17 @@ def test_a_share_of_users_is_the_same_every_time_and_about_that_large() -> None:
     assert served == {f"user {i}" for i in range(5000) if Options(sample=0.1).serves(f"user {i}")}
     assert 400 < len(served) < 600
     assert served <= {f"user {i}" for i in range(5000) if Options(sample=0.3).serves(f"user {i}")}
+
+
+def test_a_sample_goes_by_key_then_sign_in_then_address_and_never_by_cookie() -> None:
+    def key(*headers: tuple[bytes, bytes]) -> str:
+        return sample_key(Request("GET", b"/", [(b"cookie", secrets.token_bytes(4).hex().encode()), *headers], "::1"))
+
+    address, sign_in = (b"x-forwarded-for", b"10.0.0.1, 10.0.0.9"), (b"authorization", b"Basic YTpi")
+    assert key() == "::1"
+    assert key(address) == "10.0.0.1"
+    assert key(address, sign_in) == "Basic YTpi"
+    assert key(address, sign_in, (b"x-sira-key", b"u7")) == "u7"
 
 
 def test_beside_a_shadow_nobody_is_served_but_the_sample() -> None:
