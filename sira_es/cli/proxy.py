@@ -127,6 +127,10 @@ def _serve(
     shown = f"[{host}]" if ":" in host else host
     if not settings.indices:
         options.say("sira-es: no index is configured: everything passes; 'sira-es init --index NAME' configures one")
+    elif not settings.llm.queries.model and not serving.recorded:
+        options.say(
+            "sira-es: no model is configured for queries: set llm.queries.model in sira-es.yml, or use --recorded"
+        )
     options.say(f"sira-es: {scheme}://{shown}:{port} in front of {', '.join(settings.cluster.url)}")
     sys.stderr.flush()
 

@@ -31,6 +31,9 @@ __all__ = ["Expander"]
 GRACE = 0.03
 """Seconds that document frequencies may take where the model has used the deadline up."""
 
+GRACE_FOR_SEVERAL = 0.5
+"""The same where several queries are expanded together: answers that came are not lost for those that did not."""
+
 GRACE_WITHOUT_MODEL = 1.0
 """Seconds that they may take where no model is asked: there is no other wait."""
 
@@ -134,7 +137,7 @@ class Expander:
         human: HumanTerms | None = None,
     ) -> list[Expanded]:
         """Expand several queries, given as (id, text), with one look-up of all their words; otherwise as `expand`."""
-        grace = GRACE if deadline else GRACE_WITHOUT_MODEL
+        grace = (GRACE if len(queries) == 1 else GRACE_FOR_SEVERAL) if deadline else GRACE_WITHOUT_MODEL
         place = _Target(target, settings, human or _NOBODY, exact, restricted, grace)
         if deadline is None:
             return await self._expand(queries, place, None)

@@ -28,6 +28,9 @@ LOOK_UP_SECONDS = 1.0
 """How long the look-ups of a search may take beside the model."""
 
 UNDER_WAY = 512
+TOGETHER = 32
+"""Texts of one request that are looked up together; those of the next do not wait for them, nor they for those."""
+
 GROWS_SECONDS = 2.0
 BACKGROUND = 200
 
@@ -35,12 +38,13 @@ log = logging.getLogger(__name__)
 
 
 class Expansions:
-    """Made once for each configuration."""
+    """Made once for each configuration. `asks`: there is a model, or a file of recorded answers in its place."""
 
-    def __init__(self, sira: AsyncSira, memory: Memory, metrics: Metrics) -> None:
+    def __init__(self, sira: AsyncSira, memory: Memory, metrics: Metrics, *, asks: bool) -> None:
         self._sira = sira
         self._memory = memory
         self._metrics = metrics
+        self._asks = asks
         self._deadline = sira.settings.llm.queries.deadline
         self._under_way: dict[Key, asyncio.Task[None]] = {}
         self._marks: dict[str, str] = {}
@@ -84,13 +88,17 @@ class Expansions:
         new = [text for text in texts if keys[text] not in self._under_way]
         if new and len(self._under_way) < UNDER_WAY:
             quiet = online == "never" or (len(new) == 1 and self._grows(index, new[0]))
-            task = asyncio.create_task(self._expand(new, keys, index, known, quiet))
-            for text in new:
-                self._under_way[keys[text]] = task
-            task.add_done_callback(lambda _: [self._under_way.pop(keys[text], None) for text in new])
+            for i in range(0, len(new), TOGETHER):
+                self._start(new[i : i + TOGETHER], keys, index, known, quiet)
         waiting = {self._under_way[keys[text]] for text in texts if keys[text] in self._under_way}
         if waiting:
             await asyncio.wait(waiting, timeout=self._deadline + LOOK_UP_SECONDS)
+
+    def _start(self, texts: Sequence[str], keys: dict[str, Key], index: str, known: Known, quiet: bool) -> None:
+        task = asyncio.create_task(self._expand(texts, keys, index, known, quiet))
+        for text in texts:
+            self._under_way[keys[text]] = task
+        task.add_done_callback(lambda _: [self._under_way.pop(keys[text], None) for text in texts])
 
     async def _expand(self, texts: Sequence[str], keys: dict[str, Key], index: str, known: Known, quiet: bool) -> None:
         """Make expansions of texts and remember them. `quiet`: no model is asked by this request."""
@@ -112,12 +120,13 @@ class Expansions:
             return [Served(None, reason="no document frequencies", failed=True)] * len(texts)
         deadline = 0.0 if quiet else self._deadline
         expanded = await known.sees.expand_all(texts, index, target=known.target, deadline=deadline)
-        if quiet:
+        if quiet and self._asks:
             for text, one in zip(texts, expanded, strict=True):
                 if one.problem and not one.origin:
                     self._fill(index, text)
         kind = coverage_kind(coverage)
-        return [_served(one, kind, quiet) for one in expanded]
+        why_not = "no model" if not self._asks else "not stored" if quiet else ""
+        return [_served(one, kind, why_not) for one in expanded]
 
     def _grows(self, index: str, text: str) -> bool:
         """Whether a text is one of a moment ago with some letters more: somebody types, and no model is asked for that."""
@@ -151,8 +160,8 @@ class Expansions:
                     log.warning("no answers in the background: %s", type(error).__name__)
 
 
-def _served(expanded: Expanded, coverage: Coverage, quiet: bool) -> Served:
-    """What becomes of a text. Of its expansion only what makes clauses is kept: there are thousands."""
+def _served(expanded: Expanded, coverage: Coverage, why_not: str) -> Served:
+    """What becomes of a text; `why_not`: why no model was asked. Of its expansion only what makes clauses is kept."""
     slim = replace(expanded.expansion, terms=expanded.expansion.clauses, phrases=())
     if expanded.skipped is not None:
         reason = expanded.skipped.why.value
@@ -161,6 +170,5 @@ def _served(expanded: Expanded, coverage: Coverage, quiet: bool) -> Served:
     if expanded.origin and (expanded.problem or unknown):
         return Served(None, reason="no document frequencies", failed=True)
     if expanded.problem:
-        reason = "not stored" if quiet else "no answer from the model"
-        return Served(slim, coverage, reason, failed=not quiet)
+        return Served(slim, coverage, why_not or "no answer from the model", failed=not why_not)
     return Served(slim, coverage)

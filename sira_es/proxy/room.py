@@ -46,7 +46,8 @@ class Room:
             self.sira.answers("queries")  # what is wrong with the recorded ones or the store is said now
         self.upstream = Upstream(settings.cluster)
         self.indices = Indices(self.sira)
-        self._expansions = Expansions(self.sira, memory, metrics)
+        asks = bool(settings.llm.queries.model or options.recorded)
+        self._expansions = Expansions(self.sira, memory, metrics, asks=asks)
         self.planner = Planner(settings, options, self.indices, self._expansions, self.shapes)
         self.prepared = False
         self._users = 0
