@@ -234,21 +234,6 @@ def test_an_answer_that_comes_late_does_not_change_what_was_served(
     assert first.ids + second.ids == plain.ids[:4]
 
 
-def test_of_many_new_texts_those_are_expanded_that_the_model_knew_in_time(
-    start: Start, node_url: str, index: str
-) -> None:
-    texts = [f"laptop hot {a}{b}" for a in "abcdefghij" for b in "klmnopqrst"]
-    with ModelServer(dict.fromkeys(texts, ANSWERS[HOT]), latency=0.25) as slow:
-        content = settings(node_url, index, slow)
-        content["llm"]["queries"]["deadline"] = "1500ms"
-        proxy = start(content)
-        body = b"".join(b"{}\n" + json.dumps(match(text)).encode() + b"\n" for text in texts)
-        got = call(f"{proxy.url}/{index}/_msearch", "POST", body, content_type="application/x-ndjson")
-    told = dict(part.split("=") for part in got.expansion.split(", "))
-    assert int(told["applied"]) >= 16
-    assert int(told["applied"]) + int(told["failed"]) == 100
-
-
 def test_without_a_model_it_says_so_and_is_no_failure(start: Start, node_url: str, index: str) -> None:
     proxy = start(settings(node_url, index))
     assert search(proxy.url, index, match(HOT)).expansion == "skipped; reason=no model"

@@ -240,6 +240,23 @@ async def test_faults_of_the_model_leave_the_search_without_expansions(
     model.heal()
 
 
+async def test_of_many_new_texts_those_are_expanded_that_the_model_knew_in_time(
+    start: Start, wire: Wire, index: str
+) -> None:
+    """Also where the cluster takes its time to look up their words after the last moment for the model."""
+    texts = [f"laptop hot {a}{b}" for a in "abcdefghij" for b in "klmnopqrst"]
+    wire.on(f"/{index}/_m(termvectors|search)", delay=0.1)
+    with ModelServer(dict.fromkeys(texts, ANSWERS[HOT]), latency=0.25) as slow:
+        content = settings(wire.url, index, slow)
+        content["llm"]["queries"]["deadline"] = "1500ms"
+        proxy = await started(start, content)
+        body = b"".join(b"{}\n" + json.dumps(match(text)).encode() + b"\n" for text in texts)
+        got = await anyio.to_thread.run_sync(lambda: call(f"{proxy.url}/{index}/_msearch", "POST", body))
+    told = dict(part.split("=") for part in got.expansion.split(", "))
+    assert int(told["applied"]) > 32
+    assert int(told["applied"]) + int(told["failed"]) == 100
+
+
 async def test_a_client_that_leaves_ends_the_search_upstream(start: Start, wire: Wire, index: str) -> None:
     arrived = anyio.Event()
 
