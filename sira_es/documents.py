@@ -95,14 +95,14 @@ class Documents(Foundation):
             raise ConfigurationError(
                 "only a model is asked in batches; set llm.documents.model, without recorded answers"
             )
-        source = self.stored(BatchedSource(stage.model or "", self.notes)) if batch else None
+        source = self.stored(BatchedSource(stage, self.notes)) if batch else None
         page = await self._page(index, concurrency=concurrency, source=source)
         await self._preflight(index)
         await self.prepare(index)
         job = await self._job(index, page)
         before = await index_bytes(await self.cluster(), await self.target(index))
         if not batch:
-            self._tell_of_batches(job, on_notice)
+            self._tell_of_batches(on_notice)
             report = await job.run(limits, query=query, part=part, on_progress=on_progress)
             return replace(report, impact=await self._impact(index, before))
         batching = Batching(
@@ -110,7 +110,7 @@ class Documents(Foundation):
             BatchModel(stage),
             self.store(),
             self.notes(),
-            owner_of(job.key, stage),
+            owner_of(stage),
             limits or Limits(),
             self._most_cost(limits.cost if limits else None),
             on_notice,
@@ -132,9 +132,9 @@ class Documents(Foundation):
         left = stage.max_cost_per_day - self.store().spent_since(midnight(), stage.model or "")
         return left if limit is None else min(left, limit)
 
-    def _tell_of_batches(self, job: Enrichment, on_notice: Callable[[str], None]) -> None:
+    def _tell_of_batches(self, on_notice: Callable[[str], None]) -> None:
         notes = self.known_notes()
-        if notes is not None and (out := notes.open(owner_of(job.key, self.settings.llm.documents))):
+        if notes is not None and (out := notes.open(owner_of(self.settings.llm.documents))):
             questions = sum(noted.questions for noted in out)
             on_notice(
                 f"batches with {questions} questions are out; their documents are left to 'sira-es enrich --batch', "
@@ -168,7 +168,7 @@ class Documents(Foundation):
             await self.prepare(index)
             job = await self._job(index, await self._page(index, concurrency=concurrency))
             if not told:
-                self._tell_of_batches(job, on_notice)
+                self._tell_of_batches(on_notice)
                 told = True
             place = await job.forget_deleted(place)
             if query is None and await job.is_idle(RETRY_SECONDS):

@@ -195,7 +195,7 @@ class Foundation:
         model = Model(stage)
         source: AnswerSource = Guarded(model, usable=_usable) if side == "queries" else model
         if side == "documents":
-            source = BatchedSource(model.name, self.known_notes, model)
+            source = BatchedSource(stage, self.known_notes, model)
         return self.stored(self._watch(source), stage.max_cost_per_day)
 
     def stored(self, source: AnswerSource, max_cost_per_day: float | None = None) -> StoredSource:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from sira_es.enrich.job import Enrichment
+from sira_es.enrich.ledger import address
 from sira_es.enrich.notes import Noted, Notes
 from sira_es.enrich.page import NOT_ASKED
 from sira_es.enrich.report import Budget, EnrichReport, Limits, Progress
@@ -52,14 +53,17 @@ class BatchedSource:
     Raises ModelError with reason `NOT_ASKED` for those, or with the reason for which a batch could not answer.
     """
 
-    def __init__(self, name: str, notes: Callable[[], Notes | None], model: AnswerSource | None = None) -> None:
-        self.name = name
+    def __init__(
+        self, stage: LlmStage, notes: Callable[[], Notes | None], model: AnswerSource | None = None
+    ) -> None:
+        self.name = stage.model or ""
+        self._owner = owner_of(stage)
         self._notes = notes
         self._model = model
 
     async def ask(self, prompt: Prompt) -> Answer:
         notes, key = self._notes(), key_of(self.name, prompt)
-        reason = notes.states([key]).get(key) if notes else None
+        reason = notes.states(self._owner, [key]).get(key) if notes else None
         if self._model is not None and reason != "":
             return await self._model.ask(prompt)
         raise ModelError(f"model {self.name}: {reason or 'a batch is to answer'}", reason=reason or NOT_ASKED)
@@ -69,9 +73,9 @@ class BatchedSource:
             await self._model.close()
 
 
-def owner_of(key: str, stage: LlmStage) -> str:
-    """Whose batches those of an index (its key in the ledger) and a model are."""
-    return " ".join(part for part in (key, stage.model, stage.api_base) if part)
+def owner_of(stage: LlmStage) -> str:
+    """Whose batches those of a model are: an answer depends on text and model alone, so any run with it collects them."""
+    return f"{stage.model} {address(stage.api_base)}" if stage.api_base else stage.model or ""
 
 
 @dataclass
@@ -224,8 +228,8 @@ class Batching:
             unanswered = self.job.unanswered(query=self._query, part=self._part, most=self.limits.documents)
             async with aclosing(unanswered) as pages:
                 async for prompts in pages:
-                    for key, prompt in self._new(prompts):
-                        cost = 0.0 if room is None else self._expected(prompt, length)
+                    for key, prompt in self._new(prompts, file.keys):
+                        cost = self._expected(prompt, length)
                         if room is not None and file.cost + cost > room:
                             self._budget.hit = "cost"
                             break
@@ -247,10 +251,11 @@ class Batching:
             return None
         return self.most_cost - self._budget.cost - sum(noted.cost for noted in self.notes.open(self.owner))
 
-    def _new(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, Prompt]]:
+    def _new(self, prompts: Sequence[Prompt], begun: Collection[str]) -> list[tuple[str, Prompt]]:
+        """The questions that are neither noted nor in the file that was `begun`, each once."""
         keyed = {key_of(self.model.name, prompt): prompt for prompt in prompts}
-        noted = self.notes.states(list(keyed))
-        return ((key, prompt) for key, prompt in keyed.items() if key not in noted)
+        known = self.notes.states(self.owner, list(keyed)).keys() | begun
+        return [(key, prompt) for key, prompt in keyed.items() if key not in known]
 
     def _expected(self, prompt: Prompt, length: float) -> float:
         return (self.model.price(self.model.tokens(prompt), round(length)) or 0.0) * MARGIN
@@ -258,7 +263,7 @@ class Batching:
     async def _send(self, file: _File) -> None:
         if not file.keys:
             return
-        self.notes.begin(self.owner, file.token, file.keys, file.cost)
+        self.notes.begin(self.owner, file.token, list(file.keys), file.cost)
         try:
             batch_id = await self.model.submit(file.close(), file.token)
         except ModelError as error:
@@ -274,7 +279,7 @@ class _File:
 
     def __init__(self, folder: Path) -> None:
         self.token = secrets.token_hex(16)
-        self.keys: list[str] = []
+        self.keys: set[str] = set()
         self.size = 0
         self.cost = 0.0
         self._path = folder / f"batch-{self.token}.jsonl"
@@ -282,7 +287,7 @@ class _File:
 
     def add(self, key: str, line: bytes, cost: float) -> None:
         self._file.write(line)
-        self.keys.append(key)
+        self.keys.add(key)
         self.size += len(line)
         self.cost += cost
 

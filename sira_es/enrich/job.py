@@ -14,7 +14,7 @@ from sira_es.cluster.scan import Hit, scan
 from sira_es.cluster.statistics import DocumentFrequencies
 from sira_es.cluster.target import ENRICHED, SIRA, Target
 from sira_es.cluster.write import Outcome, refresh
-from sira_es.enrich.ledger import Entry, Ledger, Totals
+from sira_es.enrich.ledger import Entry, Ledger, Totals, address
 from sira_es.enrich.own import is_ours
 from sira_es.enrich.page import Enriched, PageEnricher
 from sira_es.enrich.paging import PAGE, each_page
@@ -64,8 +64,8 @@ class Enrichment:
         self._fields = list(text_fields)
         self._updated_field = updated_field
         self._scan = {"page_size": page_size, "keep_alive": keep_alive}
-        self.key = f"{cluster.url}/{target.name}"
-        """What this target is called in the ledger."""
+        self.key = f"{address(cluster.url.split(', ')[0])}/{target.name}"
+        """What this target is called in the ledger: by the first node, so that others may be added."""
         self._progress = Progress(total=0)
         self._budget = Budget()
         self._spent = (0, 0, 0.0, 0.0)

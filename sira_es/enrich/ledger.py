@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from sira_es.state import StateFile
 
-__all__ = ["Entry", "Ledger", "Totals"]
+__all__ = ["Entry", "Ledger", "Totals", "address"]
 
 _VERSION = 2
 _TABLES = """
@@ -34,6 +35,15 @@ CREATE TABLE IF NOT EXISTS words (
     PRIMARY KEY (target, word)
 ) WITHOUT ROWID;
 """
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def address(url: str) -> str:
+    """An address as it is named in files of state, however it was written: host in lower case, port, no slash at the end."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}:{parts.port or _PORTS.get(parts.scheme)}{parts.path.rstrip('/')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,9 @@ CREATE TABLE batches (
     token TEXT PRIMARY KEY, owner TEXT NOT NULL, id TEXT NOT NULL, created REAL NOT NULL,
     questions INTEGER NOT NULL, cost REAL NOT NULL, ended INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE questions (key TEXT PRIMARY KEY, token TEXT NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE questions (
+    key TEXT NOT NULL, token TEXT NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (key, token)
+) WITHOUT ROWID;
 CREATE INDEX of_batch ON questions (token);
 """
 
@@ -29,7 +31,7 @@ CREATE INDEX of_batch ON questions (token);
 class Noted:
     """A batch that was not collected yet. Without an `id` it is not known whether it was ever submitted.
 
-    `created` is a Unix time, `cost` what it is expected to cost in US dollars; 0 where there was no limit to keep.
+    `created` is a Unix time, `cost` what it is expected to cost in US dollars; 0 where no price is known.
     """
 
     token: str
@@ -40,7 +42,7 @@ class Noted:
 
 
 class Notes:
-    """The batches of a state folder. `owner` is an index and a model together: what one run collects.
+    """The batches of a state folder. `owner` is a model at its address: any run with it collects all of them.
 
     A question is `out` from before its batch is submitted until it is answered; one that a batch could not answer keeps
     the reason until the next run of the owner begins. Raises ConfigurationError where the file cannot be used.
@@ -99,11 +101,14 @@ class Notes:
         with self._file.guarded():
             return [Noted(*row) for row in self._db.execute(query, (owner,))]
 
-    def states(self, keys: Sequence[str]) -> dict[str, str]:
-        """Of each question that is noted: empty while it is out, else why a batch could not answer it."""
-        query = "SELECT key, reason FROM questions WHERE key IN (SELECT value FROM json_each(?))"
+    def states(self, owner: str, keys: Sequence[str]) -> dict[str, str]:
+        """Of each question that is noted for an owner: empty while it is out, else why a batch could not answer it."""
+        query = (
+            "SELECT key, reason FROM questions JOIN batches USING (token) "
+            "WHERE key IN (SELECT value FROM json_each(?)) AND owner=?"
+        )
         with self._file.guarded():
-            return dict(self._db.execute(query, (json.dumps(list(keys)),)).fetchall())
+            return dict(self._db.execute(query, (json.dumps(list(keys)), owner)).fetchall())
 
     def out_in(self, token: str, keys: Sequence[str]) -> set[str]:
         """Those of the questions that are out in this batch."""

@@ -52,6 +52,7 @@ class Desk:
         self.bench = Bench(cluster, index, folder, IndexSettings(text_fields=["body"]))
         self.server = server
         self.said: list[str] = []
+        self.page_size = 200
 
     @contextmanager
     def batching(self, *, model: str = "openai/test", **options: Any) -> Iterator[Any]:
@@ -59,10 +60,10 @@ class Desk:
         store, notes = AnswerStore(self.bench.folder / "answers.sqlite"), Notes(self.bench.folder / "batches.sqlite")
 
         async def make() -> Batching:
-            source = StoredSource(BatchedSource(model, lambda: notes), store, usable=lambda prompt, given: True)
-            job = await self.bench.job(source)
+            source = StoredSource(BatchedSource(stage, lambda: notes), store, usable=lambda prompt, given: True)
+            job = await self.bench.job(source, page_size=self.page_size)
             settings = {"pause": 0.02, "settle": 0.0, "say": self.said.append, **options}
-            return Batching(job, BatchModel(stage, backoff=0.01), store, notes, owner_of(job.key, stage), **settings)
+            return Batching(job, BatchModel(stage, backoff=0.01), store, notes, owner_of(stage), **settings)
 
         try:
             yield make
@@ -79,7 +80,7 @@ class Desk:
         stage = LlmStage(model="openai/test", api_base=self.server.api_base, api_key=KEY)
         store, notes = AnswerStore(self.bench.folder / "answers.sqlite"), Notes(self.bench.folder / "batches.sqlite")
         try:
-            source = BatchedSource("openai/test", lambda: notes, Model(stage, backoff=0.01))
+            source = BatchedSource(stage, lambda: notes, Model(stage, backoff=0.01))
             kept = StoredSource(source, store, usable=lambda prompt, given: is_usable(given.text, prompt.kind))
             return await (await self.bench.job(kept)).run()
         finally:
@@ -357,6 +358,61 @@ async def test_what_an_earlier_version_of_a_text_was_asked_does_not_enrich_the_l
     desk.server.batches.polls = 0
     report = await desk.run()
     assert (report.enriched, report.pending, len(desk.server.batches.paid)) == (12, 0, 11)
+
+
+async def test_equal_texts_on_different_pages_are_asked_once(desk: Desk) -> None:
+    desk.page_size = 3
+    report = await desk.run(lines=7)
+    assert (report.enriched, len(desk.server.batches.paid)) == (12, 10)
+
+
+@pytest.fixture
+async def elsewhere(desk: Desk, cluster: Cluster, index_name: str) -> AsyncIterator[Desk]:
+    """The same folder and model with another index, which has one text in common."""
+    other = f"{index_name}-other"
+    await make_index(cluster, other)
+    await fill(cluster, other, {"a": {"body": "fan number 3"}, "b": {"body": "another"}})
+    yield Desk(cluster, other, desk.bench.folder, desk.server)
+    await cluster.request("DELETE", f"/{other}")
+
+
+async def test_any_run_with_the_model_collects_what_is_out(desk: Desk, elsewhere: Desk) -> None:
+    desk.server.batches.polls = None
+    await desk.run(limits=Limits(seconds=0.3))
+    await desk.bench.cluster.request("DELETE", f"/{desk.bench.index}/_doc/5", params={"refresh": True})
+    desk.server.batches.polls = 0
+    report = await elsewhere.run()
+    assert (report.enriched, report.calls, len(desk.server.batches.paid)) == (2, 11, 11)
+    assert (await desk.ordinary()).enriched == 11
+    assert desk.server.calls == []
+
+
+async def test_what_a_batch_of_another_index_could_not_answer_is_asked_again(desk: Desk, elsewhere: Desk) -> None:
+    desk.server.batches.line = lambda number: Line("missing")
+    await desk.run()
+    desk.server.batches.line = lambda number: Line()
+    report = await elsewhere.run()
+    assert (report.enriched, report.failed) == (2, {})
+
+
+@pytest.mark.parametrize("written", ["{}/", "{}"])
+async def test_an_address_of_the_model_may_be_written_otherwise(desk: Desk, written: str) -> None:
+    stage = LlmStage(model="openai/test", api_base=desk.server.api_base)
+    other = LlmStage(model="openai/test", api_base=written.format(desk.server.api_base.replace("http", "HTTP", 1)))
+    assert owner_of(stage) == owner_of(other)
+    assert owner_of(stage) != owner_of(LlmStage(model="openai/other", api_base=desk.server.api_base))
+
+
+async def test_a_limit_of_cost_counts_what_went_out_without_one(desk: Desk) -> None:
+    desk.server.batches.polls = None
+    await desk.run(model=PRICED, limits=Limits(seconds=0.3))
+    with desk.batching(model=PRICED) as make:
+        batching = await make()
+        (out,) = batching.notes.open(batching.owner)
+    await fill(desk.bench.cluster, desk.bench.index, {"new": {"body": "another"}})
+    report = await desk.run(model=PRICED, limits=Limits(seconds=0.3), most_cost=out.cost)
+    assert out.cost > 0
+    assert (report.stopped, len(desk.server.batches.made)) == ("cost", 1)
 
 
 async def test_notes_of_another_program_are_refused(tmp_path: Path) -> None:

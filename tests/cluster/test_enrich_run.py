@@ -12,8 +12,10 @@ import pytest
 from cluster.documents import fill, sources
 from cluster.enriching import BODY, Bench, answer, answers, documents, fetched, others, recorded, refuse_items
 from cluster.wire import Forward, Reply, Seen, Wire
+from sira_es.cluster.connect import connect
 from sira_es.enrich.report import Limits, Progress
 from sira_es.errors import ClusterError
+from sira_es.settings import ClusterSettings
 from tests.model_server import Fault, ModelServer
 
 pytestmark = pytest.mark.anyio
@@ -303,6 +305,19 @@ async def test_time_limit_stops_cleanly(bench: Bench) -> None:
         assert report.stopped == "time"
         assert report.enriched == len(server.calls)
         assert 0 < report.enriched < 60
+
+
+async def test_the_ledger_knows_a_cluster_by_another_spelling_of_its_address_and_with_another_node(
+    bench: Bench, node_url: str
+) -> None:
+    await fill(bench.cluster, bench.index, documents(3))
+    keys = set()
+    for url in ([node_url], [f"{node_url}/"], [node_url, "http://127.0.0.1:1"]):
+        cluster = await connect(ClusterSettings(url=url))
+        other = Bench(cluster, bench.index, bench.folder, bench.settings)
+        keys.add((await other.job(recorded({}))).key)
+        await cluster.close()
+    assert len(keys) == 1
 
 
 async def test_equal_texts_are_paid_once(bench: Bench) -> None:

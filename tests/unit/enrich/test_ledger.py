@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sira_es.enrich.ledger import Entry, Ledger, Totals
+from sira_es.enrich.ledger import Entry, Ledger, Totals, address
 from sira_es.errors import ConfigurationError
 
 TARGET = "http://es:9200/docs"
@@ -183,3 +183,16 @@ def test_a_full_disk_is_told_in_one_line_and_loses_nothing(ledger: Ledger) -> No
     with pytest.raises(ConfigurationError, match=r"cannot use ledger .*: database or disk is full"):
         ledger.record(TARGET, [Entry("docs", str(i), "failed", "x" * 1000) for i in range(100)])
     assert ledger.totals(TARGET) == Totals(0, 0, 0.0, 0.0, 0, 1, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [
+        ("http://es:9200", "http://es:9200"),
+        ("HTTP://ES:9200/", "http://es:9200"),
+        ("https://es.example/prefix/", "https://es.example:443/prefix"),
+        ("http://[::1]:9200", "http://[::1]:9200"),
+    ],
+)
+def test_an_address_has_one_name_however_it_is_written(written: str, named: str) -> None:
+    assert address(written) == named
