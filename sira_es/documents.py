@@ -95,7 +95,8 @@ class Documents(Foundation):
             raise ConfigurationError(
                 "only a model is asked in batches; set llm.documents.model, without recorded answers"
             )
-        source = self.stored(BatchedSource(stage, self.notes)) if batch else None
+        batched = BatchedSource(stage, self.notes)
+        source = self.stored(batched, left=batched.left) if batch else None
         page = await self._page(index, concurrency=concurrency, source=source)
         await self._preflight(index)
         await self.prepare(index)

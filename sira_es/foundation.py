@@ -193,14 +193,14 @@ class Foundation:
         if not self._ask_model:
             return self.stored(NoModel(stage.model))
         model = Model(stage)
-        source: AnswerSource = Guarded(model, usable=_usable) if side == "queries" else model
-        if side == "documents":
-            source = BatchedSource(stage, self.known_notes, model)
-        return self.stored(self._watch(source), stage.max_cost_per_day)
+        if side == "queries":
+            return self.stored(self._watch(Guarded(model, usable=_usable)), max_cost_per_day=stage.max_cost_per_day)
+        source = BatchedSource(stage, self.known_notes, model)
+        return self.stored(self._watch(source), max_cost_per_day=stage.max_cost_per_day, left=source.left)
 
-    def stored(self, source: AnswerSource, max_cost_per_day: float | None = None) -> StoredSource:
-        """A source with the store of the state folder in front."""
-        return StoredSource(source, self.store(), usable=_usable, max_cost_per_day=max_cost_per_day)
+    def stored(self, source: AnswerSource, **options: Any) -> StoredSource:
+        """A source with the store of the state folder in front; options as StoredSource has them."""
+        return StoredSource(source, self.store(), usable=_usable, **options)
 
     def store(self) -> AnswerStore:
         """The answers of the state folder."""

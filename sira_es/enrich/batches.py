@@ -61,6 +61,13 @@ class BatchedSource:
         self._notes = notes
         self._model = model
 
+    def left(self, keys: Sequence[str]) -> set[str]:
+        """Those of these questions that are not asked here: what is out in a batch, or goes into the next."""
+        notes = self._notes()
+        states = notes.states(self._owner, keys) if notes else {}
+        otherwise = "" if self._model is None else "asked here"
+        return {key for key in keys if not states.get(key, otherwise)}
+
     async def ask(self, prompt: Prompt) -> Answer:
         notes, key = self._notes(), key_of(self.name, prompt)
         reason = notes.states(self._owner, [key]).get(key) if notes else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, zip_longest
@@ -138,6 +138,12 @@ class PageEnricher:
             return self._source.known(prompts)
         return [None] * len(prompts)
 
+    def left(self, prompts: Sequence[Prompt]) -> list[bool]:
+        """Which of these questions are not asked here, because a batch is to answer them."""
+        if isinstance(self._source, StoredSource):
+            return self._source.left(prompts)
+        return [False] * len(prompts)
+
     @property
     def recorded(self) -> bool:
         """Whether answers come from a file, and no model is asked."""
@@ -193,6 +199,8 @@ class PageEnricher:
             if all(known):
                 admitted = not known or budget.admits()
                 results.append(tuple(a for a in known if a) if admitted else _not_asked())
+            elif any(self.left(document.prompts)):
+                results.append(_not_asked())
             else:
                 results.append(())
                 waiting.append((place, document))
@@ -207,19 +215,26 @@ class PageEnricher:
                 return _not_asked()
             answers = []
             for prompt in document.prompts:
-                answer: Answer | None = None
-                budget.begin()
+                end = budget.begin()
                 try:
-                    answer = await self._source.ask(prompt)
+                    answer = await self._answer(prompt, end)
                     document_proposals(answer.text)  # raises where it is nonsense
                 except ModelError as error:
                     self._failed(error)
                     return error
                 finally:
-                    budget.end(answer)
+                    end(None)
                 self._failed_in_a_row, self.proven = 0, True
                 answers.append(answer)
             return tuple(answers)
+
+    async def _answer(self, prompt: Prompt, end: Callable[[Answer | None], None]) -> Answer:
+        """The answer, which `end` is told as soon as it is there: at Ctrl-C nobody may wait for it any more."""
+        if isinstance(self._source, StoredSource):
+            return await self._source.ask(prompt, on_answer=end)
+        answer = await self._source.ask(prompt)
+        end(answer)
+        return answer
 
     def _failed(self, error: ModelError) -> None:
         of_the_model = error.reason not in _OF_ONE_DOCUMENT or (error.reason in _NONSENSE and not self.proven)

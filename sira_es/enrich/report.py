@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,8 +13,6 @@ from sira_es.errors import ConfigurationError
 from sira_es.llm.model import Answer
 
 __all__ = ["Budget", "EnrichReport", "Limits", "Progress"]
-
-MOST_WAITING = 256  # equal texts at one time wait for one call, and share its answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,6 @@ class Budget:
         self._documents = 0
         self._under_way = 0
         self._unpriced = ""
-        self._paid: deque[Answer] = deque(maxlen=MOST_WAITING)
         self.book: Callable[[], None] = lambda: None
         """Called after each paid answer, to have it written down."""
 
@@ -71,16 +68,25 @@ class Budget:
         self._documents += 1
         return True
 
-    def begin(self) -> None:
-        """A call goes out."""
-        self._under_way += 1
+    def begin(self) -> Callable[[Answer | None], None]:
+        """A call goes out; returns what to tell its answer when that arrives, and None when nobody waits for it any more.
 
-    def end(self, answer: Answer | None) -> None:
-        """It came back, with an answer or an error. An answer of unknown price ends a run with a limit of cost."""
-        self._under_way -= 1
-        if answer is None or answer.source != "model" or any(paid is answer for paid in self._paid):
-            return
-        self._paid.append(answer)
+        An answer that comes after that counts all the same: it was paid.
+        """
+        self._under_way += 1
+        waits = True
+
+        def end(answer: Answer | None) -> None:
+            nonlocal waits
+            self._under_way -= waits
+            waits = False
+            if answer is not None and answer.source == "model":
+                self._pay(answer)
+
+        return end
+
+    def _pay(self, answer: Answer) -> None:
+        """Count an answer; one of unknown price ends a run with a limit of cost."""
         self.calls += 1
         self.tokens += answer.prompt_tokens + answer.completion_tokens
         self.cost += answer.cost or 0.0

@@ -11,7 +11,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -147,27 +147,35 @@ class StoredSource:
         *,
         usable: Callable[[Prompt, Answer], bool],
         max_cost_per_day: float | None = None,
+        left: Callable[[Sequence[str]], Collection[str]] = lambda keys: (),
         abandoned: int = 16,
     ) -> None:
-        """Only answers that are `usable` are kept. `max_cost_per_day`: US dollars a day of UTC, over all processes."""
+        """Only answers that are `usable` are kept. `max_cost_per_day`: US dollars a day of UTC, over all processes.
+
+        `left` tells which of some keys the source would not answer, as something else is to.
+        """
         self.name = source.name
         self._source = source
         self._store = store
         self._usable = usable
         self._limit = max_cost_per_day
+        self._left = left
         self._most_abandoned = abandoned
         self._waiting: dict[str, int] = {}
         self._calls: dict[str, asyncio.Task[Answer]] = {}
         self._keeping: set[asyncio.Future[None]] = set()
 
-    async def ask(self, prompt: Prompt) -> Answer:
-        """The stored answer, else a new one. Raises ModelError: that of the source, or with reason "daily limit"."""
+    async def ask(self, prompt: Prompt, *, on_answer: Callable[[Answer], None] = lambda _: None) -> Answer:
+        """The stored answer, else a new one. Raises ModelError: that of the source, or with reason "daily limit".
+
+        `on_answer` is told a new answer once, when it arrives, whether or not whoever asked still waits.
+        """
         key = key_of(self.name, prompt)
         if known := self._store.get(key):
             return known
         call = self._calls.get(key)
         if call is None:
-            call = self._calls[key] = asyncio.create_task(self._new(key, prompt))
+            call = self._calls[key] = asyncio.create_task(self._new(key, prompt, on_answer))
             call.add_done_callback(lambda done: self._forget(key, done))
         self._waiting[key] = self._waiting.get(key, 0) + 1
         try:
@@ -185,6 +193,12 @@ class StoredSource:
         found = self._store.get_many(keys)
         return [found.get(key) for key in keys]
 
+    def left(self, prompts: Sequence[Prompt]) -> list[bool]:
+        """Which of these questions the source would not answer, as something else is to."""
+        keys = [key_of(self.name, prompt) for prompt in prompts]
+        left = self._left(keys)
+        return [key in left for key in keys]
+
     async def close(self) -> None:
         """End the calls that are under way, and the source; what was answered is kept. The store stays open: it may serve others."""
         calls = list(self._calls.values())
@@ -193,18 +207,21 @@ class StoredSource:
         await asyncio.gather(*calls, *self._keeping, return_exceptions=True)
         await self._source.close()
 
-    async def _new(self, key: str, prompt: Prompt) -> Answer:
+    async def _new(self, key: str, prompt: Prompt, on_answer: Callable[[Answer], None]) -> Answer:
         if self._limit is not None and self._store.spent_since(midnight(), self.name) >= self._limit:
             raise ModelError(
                 f"model {self.name} has reached max_cost_per_day of {self._limit:g}; raise it or wait for tomorrow",
                 reason="daily limit",
             )
         answer = await self._source.ask(prompt)
-        if self._usable(prompt, answer):
-            keeping = asyncio.ensure_future(asyncio.to_thread(self._store.put, key, replace(answer, source="model")))
-            self._keeping.add(keeping)
-            keeping.add_done_callback(self._keeping.discard)
-            await asyncio.shield(keeping)
+        try:
+            on_answer(answer)
+        finally:
+            if self._usable(prompt, answer):
+                keeping = asyncio.ensure_future(asyncio.to_thread(self._store.put, key, replace(answer, source="model")))
+                self._keeping.add(keeping)
+                keeping.add_done_callback(self._keeping.discard)
+                await asyncio.shield(keeping)
         return answer
 
     def _forget(self, key: str, done: asyncio.Task[Answer]) -> None:

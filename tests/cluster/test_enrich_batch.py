@@ -20,7 +20,7 @@ from sira_es.enrich.report import EnrichReport, Limits
 from sira_es.errors import ConfigurationError, ModelError
 from sira_es.llm.answer import is_usable
 from sira_es.llm.batch import BatchModel
-from sira_es.llm.model import Model
+from sira_es.llm.model import Answer, Model, Prompt
 from sira_es.llm.prompts import document_prompt
 from sira_es.llm.store import AnswerStore, StoredSource
 from sira_es.settings import IndexSettings, LlmStage
@@ -45,6 +45,10 @@ def server() -> Iterator[ModelServer]:
         yield running
 
 
+def _usable(prompt: Prompt, given: Answer) -> bool:
+    return is_usable(given.text, prompt.kind)
+
+
 class Desk:
     """A state folder, from which runs with batches are made as processes one after the other would."""
 
@@ -60,7 +64,8 @@ class Desk:
         store, notes = AnswerStore(self.bench.folder / "answers.sqlite"), Notes(self.bench.folder / "batches.sqlite")
 
         async def make() -> Batching:
-            source = StoredSource(BatchedSource(stage, lambda: notes), store, usable=lambda prompt, given: True)
+            batched = BatchedSource(stage, lambda: notes)
+            source = StoredSource(batched, store, usable=lambda prompt, given: True, left=batched.left)
             job = await self.bench.job(source, page_size=self.page_size)
             settings = {"pause": 0.02, "settle": 0.0, "say": self.said.append, **options}
             return Batching(job, BatchModel(stage, backoff=0.01), store, notes, owner_of(stage), **settings)
@@ -75,14 +80,14 @@ class Desk:
         with self.batching(**options) as make:
             return await (await make()).run()
 
-    async def ordinary(self) -> EnrichReport:
+    async def ordinary(self, limits: Limits | None = None) -> EnrichReport:
         """A run without batches in the same folder."""
         stage = LlmStage(model="openai/test", api_base=self.server.api_base, api_key=KEY)
         store, notes = AnswerStore(self.bench.folder / "answers.sqlite"), Notes(self.bench.folder / "batches.sqlite")
         try:
             source = BatchedSource(stage, lambda: notes, Model(stage, backoff=0.01))
-            kept = StoredSource(source, store, usable=lambda prompt, given: is_usable(given.text, prompt.kind))
-            return await (await self.bench.job(kept)).run()
+            kept = StoredSource(source, store, usable=_usable, left=source.left)
+            return await (await self.bench.job(kept)).run(limits)
         finally:
             store.close()
             notes.close()
@@ -240,6 +245,16 @@ async def test_a_run_without_batches_leaves_to_them_what_they_ask(desk: Desk) ->
     await fill(desk.bench.cluster, desk.bench.index, {"new": {"body": "another"}})
     report = await desk.ordinary()
     assert (report.enriched, report.pending, report.failed, len(desk.server.calls)) == (1, 12, {}, 1)
+
+
+async def test_documents_that_are_left_to_batches_do_not_use_up_a_limit_of_documents(desk: Desk) -> None:
+    desk.server.batches.polls = None
+    await desk.run(limits=Limits(seconds=0.3))
+    report = await desk.ordinary(Limits(documents=5))
+    assert (report.stopped, report.enriched, report.pending) == ("", 0, 12)
+    await fill(desk.bench.cluster, desk.bench.index, {f"z{i}": {"body": f"another {i}"} for i in range(4)})
+    report = await desk.ordinary(Limits(documents=3))
+    assert (report.stopped, report.enriched) == ("documents", 3)
 
 
 async def test_a_batch_that_the_provider_refuses_says_why(desk: Desk) -> None:

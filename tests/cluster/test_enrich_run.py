@@ -6,6 +6,8 @@ import asyncio
 import itertools
 import json
 import random
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -318,6 +320,24 @@ async def test_the_ledger_knows_a_cluster_by_another_spelling_of_its_address_and
         keys.add((await other.job(recorded({}))).key)
         await cluster.close()
     assert len(keys) == 1
+
+
+async def test_answers_that_arrive_after_an_interruption_are_booked_as_they_are_stored(bench: Bench) -> None:
+    await fill(bench.cluster, bench.index, documents(30))
+    with ModelServer(default=answer("noise"), latency=0.5) as server, bench.model(server) as source:
+        job = await bench.job(source)
+        running = asyncio.create_task(job.run())
+        async with asyncio.timeout(30):
+            while len(server.calls) < bench.concurrency:  # noqa: ASYNC110  the server lives in another thread
+                await asyncio.sleep(0.02)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await asyncio.sleep(1.5)
+        await source.close()
+        spent = (await job.status()).calls
+    with closing(sqlite3.connect(bench.folder / "answers.sqlite")) as store:
+        assert store.execute("SELECT count(*) FROM answers").fetchone() == (spent,)
+    assert spent == bench.concurrency
 
 
 async def test_equal_texts_are_paid_once(bench: Bench) -> None:
