@@ -48,7 +48,7 @@ def enrich(options: Options, index: str, recorded: Path | None, **given: Any) ->
     if len(ways) > 1:
         raise click.UsageError(f"{' and '.join('--' + way.replace('_', '-') for way in ways)} cannot be used together")
     if given["batch"]:
-        _refuse_batch(ways, recorded)
+        _refuse_batch(ways, {**given, "recorded": recorded})
     for way in ways:
         _refuse_unheeded(way, {**given, "recorded": recorded})
     query = _query(given["query"])
@@ -67,7 +67,7 @@ def enrich(options: Options, index: str, recorded: Path | None, **given: Any) ->
         print_json(report.to_json())
     else:
         show(report)
-    return _ended(options, report)
+    return _ended(options, report, rejudged=given["rejudge"])
 
 
 _LIMITS = ("max_cost", "max_docs", "max_time")
@@ -89,13 +89,17 @@ def _refuse_unheeded(way: str, given: Mapping[str, Any]) -> None:
             raise click.UsageError(f"--{option} has no effect with --{way.replace('_', '-')}; leave it out")
 
 
-def _refuse_batch(ways: Sequence[str], recorded: Path | None) -> None:
-    refused = [f"--{way}" for way in ways if way != "dry_run"] + (["--recorded"] if recorded else [])
+def _refuse_batch(ways: Sequence[str], given: Mapping[str, Any]) -> None:
+    refused = [f"--{way}" for way in ways if way != "dry_run"]
+    refused += [f"--{name}" for name in ("recorded", *_PACE) if given[name] is not None]
     if refused:
         raise click.UsageError(f"--batch has no effect with {refused[0]}; leave one of them out")
 
 
-def _ended(options: Options, report: EnrichReport) -> int:
+def _ended(options: Options, report: EnrichReport, *, rejudged: bool) -> int:
+    if rejudged and report.failed:
+        options.say(f"sira-es: {report.reasons}: no usable answer is kept of them, so they keep the terms they have")
+        return 3
     listed = f"{report.reasons}; 'sira-es status --failed' lists what failed, the next run tries again"
     if report.stopped:
         failed = f"; {listed}" if report.reasons else "; the same command goes on"
@@ -191,6 +195,8 @@ def _show_plan(plan: dict[str, Any]) -> None:
         f"documents   {plan['documents']}: {plan['pending']} pending, {plan['stale']} stale, {plan['enriched']} enriched"
     )
     click.echo(f"to ask      {plan['calls']} calls, about {plan['tokens']} tokens, {cost}")
+    if plan["out"]:
+        click.echo(f"out         {plan['out']} questions are out in batches; 'sira-es enrich --batch' collects them")
     if recorded := plan.get("recorded"):
         click.echo(f"recorded    {recorded['found']} answers found in the file, {recorded['missing']} missing")
     limits = (

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ class Batching:
     lines: int = LINES
     size: int = BYTES
     pause: float = 2.0
-    settle: float = 10.0
+    settle: float = 60.0
 
     def __post_init__(self) -> None:
         self._budget = Budget(self.limits)
@@ -161,7 +161,9 @@ class Batching:
             if noted.id:
                 continue
             age = time.time() - noted.created
-            await asyncio.sleep(max(0.0, self.settle - age))
+            if (rest := self.settle - age) > 0:
+                self.say(f"a submission was cut off; whether it arrived is known in {rest:.0f} s")
+                await asyncio.sleep(rest)
             found = await self.model.find(noted.token, noted.created) if age < FORGOTTEN_AFTER else None
             if found is None:
                 self.notes.forget(noted.token)
@@ -282,7 +284,10 @@ class Batching:
 
 
 class _File:
-    """The lines of a batch to be, on disk; `cost` is what they are expected to cost together."""
+    """The lines of a batch to be, on disk; `cost` is what they are expected to cost together.
+
+    Raises ConfigurationError where they cannot be written.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.token = secrets.token_hex(16)
@@ -290,18 +295,31 @@ class _File:
         self.size = 0
         self.cost = 0.0
         self._path = folder / f"batch-{self.token}.jsonl"
-        self._file = self._path.open("wb")
+        with self._guarded():
+            self._file = self._path.open("wb")
 
     def add(self, key: str, line: bytes, cost: float) -> None:
-        self._file.write(line)
+        with self._guarded():
+            self._file.write(line)
         self.keys.add(key)
         self.size += len(line)
         self.cost += cost
 
     def close(self) -> Path:
-        self._file.close()
+        with self._guarded():
+            self._file.close()
         return self._path
 
     def remove(self) -> None:
-        self._file.close()
         self._path.unlink(missing_ok=True)
+        with suppress(OSError):  # it cannot write what it still holds: that was told, and is not needed
+            self._file.close()
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot write {self._path}: {error.strerror or error}; make room there, or name another folder with `state`"
+            ) from None

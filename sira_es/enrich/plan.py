@@ -29,11 +29,12 @@ BYTES_A_DOCUMENT = 310  # measured on merged segments: our two fields with eight
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Prompts of a sample of documents with something to read, its size, and the stored answers among them."""
+    """Prompts of a sample of documents with something to read, its size, and how many are answered, or out in a batch."""
 
     documents: int
     prompts: tuple[Prompt, ...]
     stored: int = 0
+    out: int = 0
 
 
 async def plan(
@@ -53,7 +54,7 @@ async def plan(
     enriching them takes; how the index grows; and what an update sets off besides. With recorded answers no model is
     called: `recorded` tells about how many were found, and how many lack.
 
-    With `batch` the cost is that of batches where it is known, and the seconds are None: it takes up to a day.
+    `out` are the questions that a batch is to answer already. With `batch` the cost is that of batches where it is known, and the seconds are None: it takes up to a day.
     `stale` counts documents made by another recipe; those whose text changed since are found by the run itself.
     """
     await refresh(cluster, target.name)
@@ -72,7 +73,8 @@ async def plan(
     sample = await _sample(cluster, target, page, due)
     prompts = counts[0] * len(sample.prompts) / sample.documents if sample.documents else 0.0
     missing = round(prompts * (1 - sample.stored / len(sample.prompts))) if sample.prompts else 0
-    calls = 0 if page.recorded else missing
+    out = round(prompts * sample.out / len(sample.prompts)) if sample.prompts else 0
+    calls = 0 if page.recorded else missing - out
     model = (BatchModel(stage) if batch else Model(stage)) if stage.model else None
     if isinstance(model, BatchModel):
         await model.prepare()
@@ -88,6 +90,7 @@ async def plan(
         "pending": counts[0] - counts[1],
         "stale": counts[1],
         "calls": calls,
+        "out": out,
         "tokens": round(calls * (asked + answered)),
         "cost": 0.0 if page.recorded else model.price(round(calls * asked), round(calls * answered)) if model else None,
         "seconds": None if batch else round(max(limits), 1),
@@ -110,7 +113,9 @@ async def _sample(cluster: Cluster, target: Target, page: PageEnricher, query: M
     with expected(f"a sample of '{target.name}'"):
         prompts = [page.prompts(h["_id"], h.get("_source") or {}) for h in answer["hits"]["hits"]]
     flat = tuple(p for ps in prompts for p in ps)
-    return _Sample(len(prompts), flat, sum(a is not None for a in page.known(flat)))
+    known = page.known(flat)
+    out = sum(left and answer is None for left, answer in zip(page.left(flat), known, strict=True))
+    return _Sample(len(prompts), flat, sum(a is not None for a in known), out)
 
 
 async def _tokens_a_call(

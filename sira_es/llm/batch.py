@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+import threading
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -22,6 +24,8 @@ from sira_es.errors import ConfigurationError, ModelError
 from sira_es.llm.model import ATTEMPTS, LONGEST_REST, OPTIONS, Answer, Model, Prompt, load_litellm
 
 __all__ = ["BATCH_REASONS", "Batch", "BatchModel", "Reply"]
+
+R = TypeVar("R")
 
 PROVIDERS = ("openai", "azure", "hosted_vllm", "litellm_proxy", "xai")
 """Those whose batches litellm can submit, read and list."""
@@ -152,7 +156,7 @@ class BatchModel(Model):
             lines = _lines(content.stream_iterator)
             while True:
                 try:
-                    some = await asyncio.to_thread(lambda: list(islice(lines, REPLIES)))  # noqa: B023  awaited here
+                    some = await _in_thread(lambda: list(islice(lines, REPLIES)))  # noqa: B023  awaited here
                     failure = None
                 except Exception as error:
                     failure = self._explain(error)
@@ -224,7 +228,7 @@ class BatchModel(Model):
         where = {"custom_llm_provider": self._place[1], "api_base": self._stage.api_base, "api_key": self._key}
         options = {"timeout": self._stage.timeout, "max_retries": 0, "extra_headers": _ALONE, **where, **given}
         try:
-            return await asyncio.to_thread(getattr(self._litellm, function), **options)
+            return await _in_thread(partial(getattr(self._litellm, function), **options))
         except Exception as error:
             failure = self._explain(error)
         raise failure from None  # the original may quote the request, and with it a key
@@ -254,6 +258,27 @@ class BatchModel(Model):
         return self.price(
             int(getattr(usage, "prompt_tokens", 0) or 0), int(getattr(usage, "completion_tokens", 0) or 0)
         )
+
+
+async def _in_thread(function: Callable[[], R]) -> R:
+    """The result of a blocking function. Cancelled, nobody waits for it, not even the end of the program."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[R] = loop.create_future()
+
+    def settle(how: Callable[[Any], None], value: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(lambda: None if future.done() else how(value))
+
+    def run() -> None:
+        try:
+            result = function()
+        except Exception as error:
+            settle(future.set_exception, error)
+        else:
+            settle(future.set_result, result)
+
+    threading.Thread(target=run, name="sira-es batch", daemon=True).start()
+    return await future
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -105,6 +105,20 @@ def test_limit_does_not_hide_what_failed(
     assert "2 documents failed (2 refused)" in result.err.splitlines()[-1]
 
 
+def test_rejudging_without_stored_answers_says_so(
+    cli: Cli, at: tuple[object, ...], index_name: str, node_url: str, tmp_path: Path
+) -> None:
+    load(node_url, index_name, 4)
+    cli("enrich", *at, "-q")
+    for file in (tmp_path / "state").glob("answers.sqlite*"):
+        file.unlink()
+    result = cli("enrich", *at, "--rejudge")
+    assert result.code == 3
+    assert result.err.splitlines()[-1] == (
+        "sira-es: 4 documents failed (4 not stored): no usable answer is kept of them, so they keep the terms they have"
+    )
+
+
 def test_exit_code_3_says_why(
     cli: Cli, at: tuple[object, ...], index_name: str, node_url: str, model: ModelServer
 ) -> None:

@@ -6,10 +6,13 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -100,11 +103,42 @@ def test_killed_between_submission_and_note_it_finds_its_batch_and_pays_once(
     process.append(start())
     process[0].communicate(timeout=120)
     server.batches.after_creation = lambda: ""
+    _let_a_minute_pass(config)
     result = cli("enrich", "--index", index_name, "--batch", "--json", "-c", config)
     assert result.code == 0, result.err
     assert result.json["enriched"] == COUNT
     assert (len(server.batches.made), len(server.batches.paid), server.calls) == (1, COUNT, [])
     assert all(source["enriched_terms"] == ["noise"] for source in sources(node_url, index_name).values())
+
+
+def _let_a_minute_pass(config: Path) -> None:
+    with closing(sqlite3.connect(config.parent / "state" / "batches.sqlite")) as notes, notes:
+        notes.execute("UPDATE batches SET created = created - 60")
+
+
+def test_ctrl_c_ends_a_submission_that_the_provider_does_not_answer_and_its_batch_is_found(
+    cli: Cli, config: Path, index_name: str, server: ModelServer, start: Start
+) -> None:
+    made = threading.Event()
+
+    def hold() -> str:
+        made.set()
+        time.sleep(15)
+        return ""
+
+    server.batches.after_creation = hold
+    process = start()
+    assert made.wait(120)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert time.monotonic() - begun < 10
+    assert (process.returncode, said.splitlines()[-1].split(";")[0]) == (130, "sira-es: interrupted")
+    assert not list((config.parent / "state").glob("*.jsonl"))
+    server.batches.after_creation = lambda: ""
+    _let_a_minute_pass(config)
+    result = cli("enrich", "--index", index_name, "--batch", "--json", "-c", config)
+    assert (result.json["enriched"], len(server.batches.made), len(server.batches.paid)) == (COUNT, 1, COUNT)
 
 
 def test_interrupted_while_waiting_it_says_how_to_go_on_and_a_run_without_batches_leaves_it_alone(
@@ -122,6 +156,10 @@ def test_interrupted_while_waiting_it_says_how_to_go_on_and_a_run_without_batche
 
     ordinary = cli("enrich", "--index", index_name, "--json", "-c", config)
     assert "batches with 30 questions are out" in ordinary.err
+    plan = cli("enrich", "--index", index_name, "--dry-run", "--batch", "--json", "-c", config).json
+    assert (plan["calls"], plan["cost"], plan["out"]) == (0, 0.0, COUNT)
+    told = cli("enrich", "--index", index_name, "--dry-run", "--batch", "-c", config).out
+    assert f"{COUNT} questions are out in batches" in told
     assert (ordinary.code, ordinary.json["pending"], server.calls) == (0, COUNT, [])
 
     stopped = cli("enrich", "--index", index_name, "--batch", "--max-time", "1", "--json", "-c", config)
@@ -134,9 +172,10 @@ def test_interrupted_while_waiting_it_says_how_to_go_on_and_a_run_without_batche
     assert (spent["calls"], spent["cost"]) == (COUNT, pytest.approx(result.json["cost"]))
 
 
-@pytest.mark.parametrize("other", ["--follow", "--rejudge", "--undo", "--recorded"])
+@pytest.mark.parametrize("other", ["--follow", "--rejudge", "--undo", "--recorded", "--rpm", "--tpm", "--concurrency"])
 def test_batches_go_with_ordinary_runs_alone(cli: Cli, config: Path, index_name: str, other: str) -> None:
-    given = [other, "answers.jsonl"] if other == "--recorded" else [other]
+    values = {"--recorded": "answers.jsonl", "--rpm": "5", "--tpm": "5", "--concurrency": "5"}
+    given = [other, values[other]] if other in values else [other]
     result = cli("enrich", "--index", index_name, "--batch", *given, "-c", config)
     assert result.code == 2
     assert f"--batch has no effect with {other}" in result.err
