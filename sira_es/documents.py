@@ -53,15 +53,16 @@ class Documents(Foundation):
         await preflight(await self.cluster(), index, self._text_fields(index), pattern=pattern)
 
     async def _job(self, index: str, page: PageEnricher | None) -> Enrichment:
-        text_fields = self._text_fields(index)
+        settings = self.settings.index(index)
         return Enrichment(
             await self.cluster(),
             await self.frequencies(),
             await self.target(index),
             page,
             self.ledger(),
-            text_fields=text_fields,
-            updated_field=self.settings.index(index).updated_field,
+            text_fields=self._text_fields(index),
+            read_fields=settings.read_fields,
+            updated_field=settings.updated_field,
         )
 
     async def prepare(self, index: str) -> None:

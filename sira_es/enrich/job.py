@@ -52,6 +52,7 @@ class Enrichment:
         ledger: Ledger,
         *,
         text_fields: Sequence[str],
+        read_fields: Sequence[str] = (),
         updated_field: str | None = None,
         page_size: int = PAGE,
         keep_alive: str = "5m",
@@ -62,6 +63,8 @@ class Enrichment:
         self._pages = page
         self._ledger = ledger
         self._fields = list(text_fields)
+        self._with_text = [] if read_fields else self._fields
+        """The fields that a document with something to read has one of; none where others are read: they may be nested."""
         self._updated_field = updated_field
         self._scan = {"page_size": page_size, "keep_alive": keep_alive}
         self.key = f"{address(cluster.url.split(', ')[0])}/{target.name}"
@@ -213,7 +216,6 @@ class Enrichment:
             **counts,
             changed=total.stale,
             failed=total.failed,
-            skipped=total.skipped,
             noted=total.noted,
             held=Watch(self._ledger.words(self.key)).held,
             terms_per_document=total.terms / total.enriched if total.enriched else None,
@@ -242,11 +244,6 @@ class Enrichment:
     def _made_by(self) -> str:
         """What the cursors of a ledger depend on."""
         return f"{self._page.recipe} {' '.join(self._page.fields)}"
-
-    @property
-    def _with_text(self) -> list[str]:
-        """The fields that a document with something to read has one of; none where only objects could tell."""
-        return self._fields if self._page.fields == self._fields else []
 
     def _begin(self, limits: Limits | Budget | None, total: int) -> None:
         self._budget = limits if isinstance(limits, Budget) else Budget(limits)
@@ -418,13 +415,15 @@ class Enrichment:
                 f"the documents of {self._target.name} could not be counted; check that all its shards are assigned"
             )
         other = await self._count(made_otherwise(self._pages.recipe), None) if self._pages else 0
-        skipped = sum(n for reason, n in known.skipped.items() if reason != DELETED)
+        skipped = {reason: n for reason, n in known.skipped.items() if reason != DELETED}
+        with_text = coverage.with_text if self._with_text else coverage.documents
         return {
             "documents": coverage.documents,
             "enriched": max(0, coverage.enriched - other),
             "stale": other + known.stale,
-            "pending": max(0, coverage.with_text - coverage.enriched - skipped),
-            "without_text": max(0, coverage.documents - coverage.with_text),
+            "pending": max(0, with_text - coverage.enriched - sum(skipped.values())),
+            "without_text": max(0, coverage.documents - with_text),
+            "skipped": skipped,
         }
 
     async def _report(self) -> EnrichReport:
@@ -435,7 +434,6 @@ class Enrichment:
             **counts,
             changed=p.stale,
             failed=p.failed,
-            skipped=p.skipped,
             noted=p.noted,
             held=p.held,
             terms_per_document=p.terms / p.enriched if p.enriched else None,

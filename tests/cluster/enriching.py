@@ -81,6 +81,7 @@ class Bench:
             page,
             ledger,
             text_fields=fields,
+            read_fields=settings.read_fields,
             updated_field=settings.updated_field,
             page_size=page_size,
             keep_alive=keep_alive,

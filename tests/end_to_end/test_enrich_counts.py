@@ -146,6 +146,30 @@ def test_counts_add_up_and_nothing_without_text_stays_pending(
         assert report["documents"] == sum(parts.values()) + 1
 
 
+def test_counts_add_up_where_nested_text_is_read_beside_the_searched(
+    cli: Cli, write_config: Config, index_name: str, node_url: str, stage: dict[str, object]
+) -> None:
+    comments = {"type": "nested", "properties": {"text": {"type": "text"}}}
+    call_node(node_url, "PUT", f"/{index_name}", {"mappings": {"properties": {"title": {"type": "text"}, "c": comments}}})
+    for i in range(12):
+        source = {"title": f"fan {i}"} if i < 6 else {"c": [{"text": f"it is loud {i}"}]}
+        call_node(node_url, "PUT", f"/{index_name}/_doc/{i}?refresh=true", source)
+    call_node(node_url, "PUT", f"/{index_name}/_doc/none?refresh=true", {"price": 1})
+    fields = {"text_fields": ["title"], "read_fields": ["c.text"], "language": "en"}
+    config = write_config(index_name, llm={"documents": stage}, indices={index_name: fields})
+    at = ("--index", index_name, "-c", config)
+    plan = cli("enrich", *at, "--dry-run", "--json").json
+    assert (plan["documents"], plan["pending"], plan["enriched"]) == (13, 13, 0)
+    some = cli("enrich", *at, "--max-docs", "6", "--json", "-q").json
+    for report in (some, cli("status", *at, "--json").json):
+        assert report["enriched"] + report["pending"] + sum(report["skipped"].values()) == report["documents"] == 13
+        assert (report["without_text"], report["stale"]) == (0, 0)
+    assert cli("enrich", *at, "--dry-run", "--json").json["pending"] >= some["pending"] > 0
+    for _ in range(2):
+        whole = cli("enrich", *at, "--json", "-q").json
+        assert (whole["enriched"], whole["pending"], whole["skipped"]) == (12, 0, {"no text": 1})
+
+
 def test_another_recipe_is_seen_by_status_as_by_the_dry_run(
     cli: Cli, at: tuple[object, ...], write_config: Config, index_name: str, node_url: str, stage: dict[str, object]
 ) -> None:
