@@ -53,9 +53,7 @@ class BatchedSource:
     Raises ModelError with reason `NOT_ASKED` for those, or with the reason for which a batch could not answer.
     """
 
-    def __init__(
-        self, stage: LlmStage, notes: Callable[[], Notes | None], model: AnswerSource | None = None
-    ) -> None:
+    def __init__(self, stage: LlmStage, notes: Callable[[], Notes | None], model: AnswerSource | None = None) -> None:
         self.name = stage.model or ""
         self._owner = owner_of(stage)
         self._notes = notes

@@ -218,7 +218,9 @@ class StoredSource:
             on_answer(answer)
         finally:
             if self._usable(prompt, answer):
-                keeping = asyncio.ensure_future(asyncio.to_thread(self._store.put, key, replace(answer, source="model")))
+                keeping = asyncio.ensure_future(
+                    asyncio.to_thread(self._store.put, key, replace(answer, source="model"))
+                )
                 self._keeping.add(keeping)
                 keeping.add_done_callback(self._keeping.discard)
                 await asyncio.shield(keeping)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from cluster.documents import fill, make_index
@@ -69,6 +70,9 @@ async def test_a_cluster_that_does_not_answer(tmp_path: Path) -> None:
 async def test_a_cluster_that_does_not_tell_its_version(
     doctor: Doctor, wire: Wire, cluster: Cluster, index_name: str
 ) -> None:
+    async with aiohttp.ClientSession() as client, client.get(f"{wire.url}/_cluster/health") as answer:
+        if "x-opensearch-version" in answer.headers:
+            pytest.skip("this node tells its version in a header of every answer")
     await make_index(cluster, index_name)
     refusal = {"error": {"type": "security_exception", "reason": "no"}, "status": 403}
     wire.on("/|/_nodes.*|/_cluster/.*", status=403, body=refusal, headers=product(cluster))

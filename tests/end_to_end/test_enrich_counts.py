@@ -150,7 +150,9 @@ def test_counts_add_up_where_nested_text_is_read_beside_the_searched(
     cli: Cli, write_config: Config, index_name: str, node_url: str, stage: dict[str, object]
 ) -> None:
     comments = {"type": "nested", "properties": {"text": {"type": "text"}}}
-    call_node(node_url, "PUT", f"/{index_name}", {"mappings": {"properties": {"title": {"type": "text"}, "c": comments}}})
+    call_node(
+        node_url, "PUT", f"/{index_name}", {"mappings": {"properties": {"title": {"type": "text"}, "c": comments}}}
+    )
     for i in range(12):
         source = {"title": f"fan {i}"} if i < 6 else {"c": [{"text": f"it is loud {i}"}]}
         call_node(node_url, "PUT", f"/{index_name}/_doc/{i}?refresh=true", source)

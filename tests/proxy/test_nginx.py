@@ -92,7 +92,9 @@ OTHERS = [
 
 
 def test_only_searches_go_to_the_proxy_and_each_request_is_what_it_was(before: Callable[[str, str], Nginx]) -> None:
-    head = b"POST %s HTTP/1.1\r\nhost: es.example:9200\r\nauthorization: ApiKey a\r\nsecuritytenant: t\r\ncookie: a=b\r\n"
+    head = (
+        b"POST %s HTTP/1.1\r\nhost: es.example:9200\r\nauthorization: ApiKey a\r\nsecuritytenant: t\r\ncookie: a=b\r\n"
+    )
     head += (
         b"opendistro_security_impersonate_as: anna\r\ncontent-type: application/json\r\ncontent-length: 3\r\n\r\n{ }"
     )
