@@ -33,6 +33,9 @@ from sira_es.settings import Settings
 
 __all__ = ["Proxy"]
 
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"})
+"""At another one engines close the connection without a word."""
+
 log = logging.getLogger(__name__)
 
 
@@ -142,6 +145,8 @@ class Proxy:
         told_as: tuple[str, tuple[Outcome, ...]] = ("refused", ())
         self._metrics.in_flight.inc()
         try:
+            if scope["method"] not in _METHODS:
+                raise BadRequest(f"the cluster knows no method {scope['method']}")
             request = Request(scope["method"], scope[TARGET], scope["headers"], peer[0])
             told_as = await self._answer(request, client)
         except BadRequest as error:

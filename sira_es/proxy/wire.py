@@ -33,6 +33,9 @@ _SIGN_IN = (
     "x-proxy-roles",
     "cookie",
 )
+_SINGLE = frozenset(name.encode() for name in _SIGN_IN if name != "cookie") | {b"host"}
+"""What may be given once: of several the cluster might take another than we do. A cookie may come in parts (RFC 9113)."""
+
 _KEPT = frozenset(name.encode() for name in _SIGN_IN) | {b"content-length", b"content-type", b"content-encoding"}
 _SALT = secrets.token_bytes(16)  # an identity tells nothing outside this process and its children
 
@@ -111,6 +114,8 @@ class Request:
     @cached_property
     def caller(self) -> Caller:
         given = dict(self._headers)
+        if "cookie" in given:
+            given["cookie"] = "; ".join(value for name, value in self._headers if name == "cookie")
         names = [name for name in _SIGN_IN if name in given]
         if "x-proxy-user" in given and "x-forwarded-for" in given:
             names.append("x-forwarded-for")  # proxy authentication trusts the first by the second
@@ -119,16 +124,16 @@ class Request:
 
 def _forwarded(raw: RawHeaders) -> RawHeaders:
     named: set[bytes] = set()
-    hosts = 0
+    single: set[bytes] = set()
     for name, value in raw:
         if name == b"connection":
             named |= {token.strip().lower() for token in value.split(b",")}
         elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
             raise BadRequest("no transfer encoding but chunked is understood")
-        elif name == b"host":
-            hosts += 1
-    if hosts > 1:
-        raise BadRequest("there is more than one Host header")
+        elif name in _SINGLE:
+            if name in single:
+                raise BadRequest(f"there is more than one {name.decode().title()} header")
+            single.add(name)
     if named & _KEPT:
         raise BadRequest("the Connection header names a header that must reach the cluster")
     left_out = _NOT_FORWARDED | named if named else _NOT_FORWARDED
