@@ -62,8 +62,13 @@ def test_a_configuration_that_is_gone_or_holds_no_index_any_more_changes_nothing
         assert "the configuration stays as it was: " in told[0]
         assert search(proxy.url, index, match(HOT)).expansion in {"applied", "cached"}
     proxy.config.write_text(content)
+    Path(recorded).rename(f"{recorded}.gone")
+    reload(proxy, "failed")
+    assert search(proxy.url, index, match(HOT)).expansion in {"applied", "cached"}
+    Path(f"{recorded}.gone").rename(recorded)
     reload(proxy, "done")
     assert proxy.wait_for(f"configuration read again: 1 index, the cluster at {node_url}")
+    assert not any("nclosed" in line or "Traceback" in line for line in proxy.lines)
 
 
 def test_a_file_in_the_default_place_that_is_gone_changes_no_cluster(tmp_path: Path) -> None:
