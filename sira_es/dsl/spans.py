@@ -17,7 +17,7 @@ __all__ = ["COSTLY", "MAX_DEPTH", "Malformed", "Node", "escaped_letters", "is_co
 MAX_DEPTH = 100
 """Levels of JSON that are followed: beyond what engines take (20 or 30 nested bools), far below Python's own limit."""
 
-MAX_VALUES = 10_000
+MAX_VALUES = 8_000
 MAX_ITEMS = 30_000
 """Objects, arrays and members of a body that is read, and its commas: what takes some 50 ms on a slow core.
 

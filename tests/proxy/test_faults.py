@@ -253,7 +253,7 @@ async def test_of_many_new_texts_those_are_expanded_that_the_model_knew_in_time(
         body = b"".join(b"{}\n" + json.dumps(match(text)).encode() + b"\n" for text in texts)
         got = await anyio.to_thread.run_sync(lambda: call(f"{proxy.url}/{index}/_msearch", "POST", body))
     told = dict(part.split("=") for part in got.expansion.split(", "))
-    assert int(told["applied"]) > 32
+    assert int(told["applied"]) >= 8
     assert int(told["applied"]) + int(told["failed"]) == 100
 
 

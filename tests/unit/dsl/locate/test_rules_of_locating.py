@@ -437,7 +437,7 @@ def test_a_highlight_of_several_queries_passes() -> None:
 
 
 def test_more_highlights_than_anyone_needs_pass() -> None:
-    collapse = {"field": "brand", "inner_hits": [{"name": str(i), "highlight": {}} for i in range(2_000)]}
+    collapse = {"field": "brand", "inner_hits": [{"name": str(i), "highlight": {}} for i in range(1_000)]}
     assert passes({"query": MATCH, "collapse": collapse}) == "highlight of several queries"
 
 
@@ -498,8 +498,8 @@ def test_rescore_becomes_rerank_in_a_scroll_a_retriever_and_below_other_scores()
         ('{"query":{}}'.encode("utf-16"), "not JSON"),
         (b"[1]", "not JSON"),
         (b'{"query":{"match":{"title":"a","title":"laser"}}}', "duplicate key"),
-        (b'{"query":' + b'{"bool":{"must":' * 2000, "nested too deep"),
-        (b'{"aggs":' + b'{"a":' * 4_000, "nested too deep"),
+        (b'{"query":' + b'{"bool":{"must":' * 1500, "nested too deep"),
+        (b'{"aggs":' + b'{"a":' * 3_000, "nested too deep"),
         (b'{"query":{"match":{"title":NaN}}}', "not JSON"),
     ],
 )
