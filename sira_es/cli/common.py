@@ -112,7 +112,10 @@ def recorded_option(command: F) -> F:
 
 def run_async(coroutine: Coroutine[Any, Any, R]) -> R:
     """Run a command's coroutine to its end; Ctrl-C cancels it and waits for its clean-up."""
-    return asyncio.run(coroutine)
+    try:
+        return asyncio.run(coroutine)
+    finally:
+        coroutine.close()  # where Ctrl-C comes before it began, Python would warn of it
 
 
 def print_json(value: Any, *, indent: bool = True) -> None:

@@ -442,12 +442,11 @@ def full_disk() -> Iterator[None]:
 
 @pytest.mark.parametrize("length", [2000, 50_000])
 def test_a_file_that_cannot_be_written_is_named_and_removed(tmp_path: Path, full_disk: None, length: int) -> None:
-    file = _File(tmp_path)
-
     def write() -> None:
         file.add("k", b"x" * length, 0.0)
         file.close()
 
+    file = _File(tmp_path)
     with pytest.raises(ConfigurationError, match=r"cannot write .*/batch-\w+\.jsonl: .* `state`"):
         write()
     file.remove()

@@ -152,6 +152,7 @@ def test_interrupted_while_waiting_it_says_how_to_go_on_and_a_run_without_batche
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert "never awaited" not in said
     assert said.splitlines()[-1] == "sira-es: interrupted; the same command goes on where it stopped"
 
     ordinary = cli("enrich", "--index", index_name, "--json", "-c", config)

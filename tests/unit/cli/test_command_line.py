@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
 import os
 import signal
@@ -17,7 +19,7 @@ import click
 import pytest
 
 from sira_es.cli import COMMANDS, cli, run
-from sira_es.cli.common import Options, common_options, print_json, table
+from sira_es.cli.common import Options, common_options, print_json, run_async, table
 from sira_es.errors import ClusterRefused, ConfigurationError, SpendLimitReached
 
 CLIENTS = {"litellm", "elasticsearch", "elastic_transport", "opensearchpy", "aiohttp", "scipy"}
@@ -357,3 +359,17 @@ def test_a_command_whose_packages_are_not_installed_names_them(
     assert capsys.readouterr().err == (
         "sira-es: this command needs the package uvicorn: pip install 'sira-es[proxy]'\n"
     )
+
+
+def test_command_that_is_interrupted_before_it_began_leaves_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(coroutine: object) -> None:
+        raise KeyboardInterrupt
+
+    async def nothing() -> None:
+        """Is not begun."""
+
+    monkeypatch.setattr(asyncio, "run", interrupted)
+    coroutine = nothing()
+    with pytest.raises(KeyboardInterrupt):
+        run_async(coroutine)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
