@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import pytest
 from cluster.documents import fill, make_index, sources
 from cluster.enriching import Bench, answer, close_models, others
 from sira_es.cluster.connect import Cluster
-from sira_es.enrich.batches import BatchedSource, Batching, _File, owner_of
+from sira_es.enrich.batches import BatchedSource, Batching, owner_of
 from sira_es.enrich.notes import Notes
 from sira_es.enrich.report import EnrichReport, Limits
 from sira_es.errors import ConfigurationError, ModelError
@@ -429,28 +428,6 @@ async def test_a_limit_of_cost_counts_what_went_out_without_one(desk: Desk) -> N
     report = await desk.run(model=PRICED, limits=Limits(seconds=0.3), most_cost=out.cost)
     assert out.cost > 0
     assert (report.stopped, len(desk.server.batches.made)) == ("cost", 1)
-
-
-@pytest.fixture
-def full_disk() -> Iterator[None]:
-    """No file may grow beyond a kilobyte."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-@pytest.mark.parametrize("length", [2000, 50_000])
-def test_a_file_that_cannot_be_written_is_named_and_removed(tmp_path: Path, full_disk: None, length: int) -> None:
-    def write() -> None:
-        file.add("k", b"x" * length, 0.0)
-        file.close()
-
-    file = _File(tmp_path)
-    with pytest.raises(ConfigurationError, match=r"cannot write .*/batch-\w+\.jsonl: .* `state`"):
-        write()
-    file.remove()
-    assert list(tmp_path.iterdir()) == []
 
 
 async def test_notes_of_another_program_are_refused(tmp_path: Path) -> None:
