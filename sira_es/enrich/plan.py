@@ -54,9 +54,9 @@ async def plan(
     enriching them takes; how the index grows; and what an update sets off besides. With recorded answers no model is
     called: `recorded` tells about how many were found, and how many lack.
 
-        `out` are the questions that a batch is to answer already.
-    With `batch` the cost is that of batches where it is known, and the seconds are None: it takes up to a day.
-        `stale` counts documents made by another recipe; those whose text changed since are found by the run itself.
+    `out` are the questions that a batch is to answer already. With `batch` the cost is that of batches where it is known,
+    and the seconds are None: it takes up to a day. `stale` counts documents made by another recipe; those whose text
+    changed since are found by the run itself.
     """
     await refresh(cluster, target.name)
     frequencies.forget()
