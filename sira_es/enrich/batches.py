@@ -294,6 +294,7 @@ class _File:
         self.cost = 0.0
         self._path = folder / f"batch-{self.token}.jsonl"
         with self._guarded():
+            self._path.touch(mode=0o600)  # it holds texts of documents
             self._file = self._path.open("wb")
 
     def add(self, key: str, line: bytes, cost: float) -> None:

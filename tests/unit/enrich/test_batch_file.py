@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,3 +33,9 @@ def test_a_file_that_cannot_be_written_is_named_and_removed(tmp_path: Path, full
         write()
     file.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_its_owners_alone(tmp_path: Path) -> None:
+    file = _File(tmp_path)
+    assert stat.S_IMODE(next(tmp_path.iterdir()).stat().st_mode) == 0o600
+    file.remove()
