@@ -7,8 +7,11 @@ import functools
 import json
 import logging
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -111,11 +114,23 @@ def recorded_option(command: F) -> F:
 
 
 def run_async(coroutine: Coroutine[Any, Any, R]) -> R:
-    """Run a command's coroutine to its end; Ctrl-C cancels it and waits for its clean-up."""
+    """Run a command's coroutine to its end; Ctrl-C or SIGTERM cancels it and waits for its clean-up."""
+    whole = _until_terminated(coroutine)
     try:
-        return asyncio.run(coroutine)
+        return asyncio.run(whole)
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
     finally:
-        coroutine.close()  # where Ctrl-C comes before it began, Python would warn of it
+        for each in (whole, coroutine):  # where Ctrl-C comes before they began, Python would warn of it
+            each.close()
+
+
+async def _until_terminated(coroutine: Coroutine[Any, Any, R]) -> R:
+    task = asyncio.current_task()
+    if task is not None and threading.current_thread() is threading.main_thread():
+        with suppress(NotImplementedError):  # Windows
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await coroutine
 
 
 def print_json(value: Any, *, indent: bool = True) -> None:

@@ -284,14 +284,16 @@ def process(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
 
 
-def test_an_interrupt_says_how_to_go_on_and_ends_with_130(folder: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_says_how_to_go_on_and_ends_with_130(how: signal.Signals, folder: Path) -> None:
+    """SIGTERM is how a container or a batch system ends a run."""
     (folder / "sira-es.yml").write_text(CONFIGURATION)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with process("status", "--index", "docs", "--url", url, stdout=subprocess.PIPE) as waiting:
             silent.settimeout(60)
             connection, _ = silent.accept()
-            waiting.send_signal(signal.SIGINT)
+            waiting.send_signal(how)
             out, err = waiting.communicate(timeout=60)
             connection.close()
     assert (waiting.returncode, out) == (130, "")
