@@ -151,7 +151,8 @@ async def test_writer_of_the_same_documents_loses_no_update(bench: Bench) -> Non
     async def write() -> None:
         for number in range(1, rounds * count + 1):
             body = {"doc": {"price": 1000 * number}}
-            await bench.cluster.request("POST", f"/{bench.index}/_update/{number % count}", body=body)
+            place = f"/{bench.index}/_update/{number % count}"
+            await bench.cluster.request("POST", place, params={"retry_on_conflict": 10}, body=body)
 
     with ModelServer(default=answer("noise"), latency=0.02) as server, bench.model(server) as source:
         job = await bench.job(source, page_size=10)
