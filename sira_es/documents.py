@@ -103,21 +103,21 @@ class Documents(Foundation):
         await self.prepare(index)
         job = await self._job(index, page)
         before = await index_bytes(await self.cluster(), await self.target(index))
-        if not batch:
+        if batch:
+            batching = Batching(
+                job,
+                BatchModel(stage),
+                self.store(),
+                self.notes(),
+                owner_of(stage),
+                limits or Limits(),
+                self._most_cost(limits.cost if limits else None),
+                on_notice,
+            )
+            report = await batching.run(query=query, part=part, on_progress=on_progress)
+        else:
             self._tell_of_batches(on_notice)
             report = await job.run(limits, query=query, part=part, on_progress=on_progress)
-            return replace(report, impact=await self._impact(index, before))
-        batching = Batching(
-            job,
-            BatchModel(stage),
-            self.store(),
-            self.notes(),
-            owner_of(stage),
-            limits or Limits(),
-            self._most_cost(limits.cost if limits else None),
-            on_notice,
-        )
-        report = await batching.run(query=query, part=part, on_progress=on_progress)
         return replace(report, impact=await self._impact(index, before))
 
     async def _impact(self, index: str, before: int | None) -> Impact:

@@ -103,8 +103,10 @@ async def _behind(cluster: Cluster, final: str) -> tuple[set[str], str]:
 async def _delete_unused(cluster: Cluster, names: Collection[str]) -> dict[str, list[str]]:
     """Delete pipelines that nothing names any more; those that are named stay, each with where."""
     left = {}
+    places = await _places(cluster) if names else {}
     for name in sorted(names, key=lambda name: (_AFTER not in name, name)):  # one that calls another goes first
-        if users := await _users(cluster, name):
+        own = f"pipeline '{name}'"
+        if users := [place for place, named in places.items() if name in named and place != own]:
             left[name] = users
             continue
         try:
@@ -112,15 +114,17 @@ async def _delete_unused(cluster: Cluster, names: Collection[str]) -> dict[str, 
         except ClusterRefused as error:
             if error.status == 400:  # Elasticsearch, of a pipeline that an index or template names
                 left[name] = ["an index or a template"]
-            elif error.status != 404:
+                continue
+            if error.status != 404:
                 raise
+        places.pop(own, None)
     return left
 
 
-async def _users(cluster: Cluster, name: str) -> list[str]:
-    """The indices, templates and other pipelines that name a pipeline, as far as they may be looked at."""
+async def _places(cluster: Cluster) -> dict[str, set[str]]:
+    """What may name a pipeline, with all the texts in it: indices, templates and pipelines that may be looked at."""
     everywhere: dict[str, str | int | bool] = {"flat_settings": True, "expand_wildcards": "all"}
-    found = []
+    found: dict[str, set[str]] = {}
     for kind, path, params in (
         ("index", f"/_all/_settings/{_SETTING},index.default_pipeline", everywhere),
         ("pipeline", "/_ingest/pipeline", {}),
@@ -132,7 +136,8 @@ async def _users(cluster: Cluster, name: str) -> list[str]:
             answer = await cluster.request("GET", path, params=params)
         except ClusterRefused:
             continue
-        found += [f"{kind} '{place}'" for place, said in _placed(answer) if place != name and name in set(_texts(said))]
+        for place, said in _placed(answer):
+            found.setdefault(f"{kind} '{place}'", set()).update(_texts(said))
     return found
 
 

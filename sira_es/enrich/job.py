@@ -103,10 +103,7 @@ class Enrichment:
         try:
             for shard in shards:
                 asked = self._wanted(shard, query)
-                handle = self._enriching(shard)
-                await self._each_page(
-                    shard.target, asked, part, handle, on_progress, [*self._page.fields, SIRA, ENRICHED]
-                )
+                await self._each_page(shard.target, asked, part, self._enriching(shard), on_progress)
                 if self._budget.over():
                     break
                 done.append(shard)
@@ -126,10 +123,7 @@ class Enrichment:
         """What a run would have to ask a model, page by page, for `most` documents at most. Raises ClusterError."""
         seen = 0
         for shard in await shards_of(self._cluster, self._target):
-            asked = self._wanted(shard, query)
-            source = [*self._page.fields, SIRA, ENRICHED]
-            found = scan(self._cluster, shard.target, query=asked, source=source, part=part, **self._scan)  # type: ignore[arg-type]
-            async with aclosing(found) as pages:
+            async with aclosing(self._scanned(shard.target, self._wanted(shard, query), part)) as pages:
                 async for hits in pages:
                     due = [h for h in hits if not self._is_current(h)]
                     due = due if most is None else due[: most - seen]
@@ -161,9 +155,7 @@ class Enrichment:
         }
         self._begin(None, await self._count(asked, None))
         self._page.watch = Watch(self._ledger.words(self.key), allowed=self._page.allowed, counting=False)
-        await self._each_page(
-            self._target, asked, part, self._judge_again, on_progress, [*self._page.fields, SIRA, ENRICHED]
-        )
+        await self._each_page(self._target, asked, part, self._judge_again, on_progress)
         self._frequencies.forget()
         return await self._report()
 
@@ -251,6 +243,13 @@ class Enrichment:
         self._progress = Progress(total=total)
         self._spent = (self._budget.calls, self._budget.tokens, self._budget.cost, self._budget.seconds)
 
+    def _scanned(
+        self, target: Target, query: Mapping[str, Any], part: tuple[int, int]
+    ) -> AsyncGenerator[list[Hit], None]:
+        """The documents as a run reads them: what the model is shown, and what we wrote before."""
+        source = [*self._page.fields, SIRA, ENRICHED]
+        return scan(self._cluster, target, query=query, source=source, part=part, **self._scan)  # type: ignore[arg-type]
+
     async def _each_page(
         self,
         target: Target,
@@ -258,13 +257,12 @@ class Enrichment:
         part: tuple[int, int],
         handle: Callable[[Sequence[Hit]], Awaitable[None]],
         on_progress: OnProgress,
-        source: Sequence[str],
     ) -> None:
         def tell() -> None:
             self._look_at_budget()
             on_progress(self._progress)
 
-        pages = scan(self._cluster, target, query=query, source=source, part=part, **self._scan)  # type: ignore[arg-type]
+        pages = self._scanned(target, query, part)
         await each_page(pages, handle, is_over=self._budget.over, on_progress=tell)
 
     def _enriching(self, shard: Shard) -> Callable[[Sequence[Hit]], Awaitable[None]]:
