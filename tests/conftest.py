@@ -11,6 +11,7 @@ import secrets
 import signal
 import urllib.request
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -56,11 +57,15 @@ def node_url(engine: str) -> Iterator[str]:
     if url := os.environ.get("SIRA_ES_TEST_URL"):
         yield url.rstrip("/")
         return
+    yield from started(engine, f"test-{engine}-{os.getpid()}")
+
+
+def started(engine: str, instance: str, **options: Any) -> Iterator[str]:
+    """The address of a node of its own; skips the test where a tool for it is missing."""
     from sira_es import devnode
 
-    instance = f"test-{engine}-{os.getpid()}"
     try:
-        node = devnode.up(engine, port=0, instance=instance)
+        node = devnode.up(engine, port=0, instance=instance, **options)
     except devnode.ToolMissingError as missing:
         pytest.skip(str(missing))
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from browser.conftest import Shop, made, products
+from browser.conftest import Page, Shop, made, products
 from proxy.asking import call, settings
 from proxy.running import Running
 
@@ -52,10 +52,8 @@ def test_without_expansions_the_page_is_the_same(direct: Shop, through: Shop, pr
     assert [r["path"] for r in proxy.requests if "msearch" in r.get("path", "")]
 
 
-def test_with_expansions_the_total_and_the_facets_are_the_same_and_the_order_is_better(
-    direct: Shop, through: Shop, rated: dict[str, dict[str, int]]
-) -> None:
-    plain, better = direct.page(SPEAKERS), through.page(SPEAKERS)
+def check_better(plain: Page, better: Page, rated: dict[str, dict[str, int]]) -> None:
+    """The same total and facets for SPEAKERS, and the set that judges rated best among the first three."""
     assert better.total == plain.total
     for name in ("brand", "color"):
         assert better.facet(name) == plain.facet(name)
@@ -63,6 +61,12 @@ def test_with_expansions_the_total_and_the_facets_are_the_same_and_the_order_is_
     assert rated[SPEAKERS][SPEAKER_SET] == 3
     assert SPEAKER_SET not in plain.ids
     assert SPEAKER_SET in better.ids[:3]
+
+
+def test_with_expansions_the_total_and_the_facets_are_the_same_and_the_order_is_better(
+    direct: Shop, through: Shop, rated: dict[str, dict[str, int]]
+) -> None:
+    check_better(direct.page(SPEAKERS), through.page(SPEAKERS), rated)
 
 
 def test_the_right_product_stood_low_and_now_stands_on_top(

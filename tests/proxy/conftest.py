@@ -1,27 +1,36 @@
-"""Proxies before a script of a node, and before the real one."""
+"""Proxies before a script of a node, and before the real one; an index of a few documents, and recorded answers."""
 
 from __future__ import annotations
 
+import json
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from proxy.running import Running
+from proxy.asking import ANSWERS, call, fill
+from proxy.running import Running, proxies
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     """Start proxies; they end with the test."""
-    running: list[Running] = []
+    with proxies(tmp_path) as run:
+        yield run
 
-    def run(content: dict[str, Any], *options: str) -> Running:
-        folder = tmp_path / f"proxy-{len(running)}"
-        folder.mkdir()
-        running.append(Running(folder, content, *options))
-        return running[-1]
 
-    yield run
-    for proxy in running:
-        proxy.stop()
+@pytest.fixture(scope="module")
+def index(node_url: str) -> Iterator[str]:
+    name = f"test-{secrets.token_hex(6)}"
+    fill(node_url, name)
+    yield name
+    call(f"{node_url}/{name}", "DELETE")
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> str:
+    """A file of answers to the texts of proxy.asking."""
+    file = tmp_path / "answers.jsonl"
+    file.write_text("".join(json.dumps({"id": text, "answer": a}) + "\n" for text, a in ANSWERS.items()))
+    return str(file)

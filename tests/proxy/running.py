@@ -12,7 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -106,6 +107,22 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+@contextmanager
+def proxies(folder: Path) -> Iterator[Callable[..., Running]]:
+    """Starts proxies, each with a folder of its own below; they end with the block."""
+    running: list[Running] = []
+
+    def start(content: Mapping[str, Any], *options: str) -> Running:
+        own = folder / f"proxy-{len(running)}"
+        own.mkdir()
+        running.append(Running(own, content, *options))
+        return running[-1]
+
+    yield start
+    for proxy in running:
+        proxy.stop()
 
 
 @dataclass

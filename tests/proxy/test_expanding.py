@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from proxy.asking import AGAIN, ANSWERS, HOT, NONE, SLOW, TOGETHER, TYPED, call, fill, match, search, settings
+from proxy.asking import AGAIN, ANSWERS, HOT, NONE, SLOW, TOGETHER, TYPED, call, match, search, settings
 from proxy.running import Running
 from tests.model_server import ModelServer
 
@@ -22,14 +21,6 @@ Start = Callable[..., Running]
 def model() -> Iterator[ModelServer]:
     with ModelServer(ANSWERS, latency=0.01) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def index(node_url: str) -> Iterator[str]:
-    name = f"test-{secrets.token_hex(6)}"
-    fill(node_url, name)
-    yield name
-    call(f"{node_url}/{name}", "DELETE")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import json
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -19,13 +18,6 @@ from tests.model_server import Fault, ModelServer
 
 pytestmark = pytest.mark.anyio
 Start = Callable[..., Running]
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> str:
-    file = tmp_path / "answers.jsonl"
-    file.write_text("".join(json.dumps({"id": text, "answer": a}) + "\n" for text, a in ANSWERS.items()))
-    return str(file)
 
 
 @pytest.fixture

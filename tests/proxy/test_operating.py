@@ -6,30 +6,15 @@ import json
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from proxy.asking import ANSWERS, HOT, SLOW, call, fill, match, search, settings
+from proxy.asking import HOT, SLOW, call, match, search, settings
 from proxy.running import Running, read_message
 
 Start = Callable[..., Running]
-
-
-@pytest.fixture(scope="module")
-def index(node_url: str) -> Iterator[str]:
-    name = f"test-{time.time_ns()}"
-    fill(node_url, name)
-    yield name
-    call(f"{node_url}/{name}", "DELETE")
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> str:
-    file = tmp_path / "answers.jsonl"
-    file.write_text("".join(json.dumps({"id": text, "answer": a}) + "\n" for text, a in ANSWERS.items()))
-    return str(file)
 
 
 def figure(proxy: Running, name: str) -> float:

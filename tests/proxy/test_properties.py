@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.asking import ANSWERS, HOT, SLOW, call, fill, search
+from proxy.asking import ANSWERS, HOT, SLOW, search
 from proxy.asking import settings as configuration
 from proxy.running import RawNode, Running
 
@@ -73,14 +71,6 @@ _more = st.fixed_dictionaries(
 bodies = st.builds(
     lambda query, more: {"query": query, "size": 50, **more}, st.recursive(leaves, _compound, max_leaves=6), _more
 )
-
-
-@pytest.fixture(scope="module")
-def index(node_url: str) -> Iterator[str]:
-    name = f"test-{secrets.token_hex(6)}"
-    fill(node_url, name)
-    yield name
-    call(f"{node_url}/{name}", "DELETE")
 
 
 def recorded(folder: Path) -> list[str]:

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from proxy.asking import ANSWERS, HOT, call, fill, match, search, settings
+from proxy.asking import HOT, call, match, search, settings
 from proxy.running import RawNode, Running
 
 Start = Callable[..., Running]
-
-
-@pytest.fixture(scope="module")
-def index(node_url: str) -> Iterator[str]:
-    name = f"test-{time.time_ns()}"
-    fill(node_url, name)
-    yield name
-    call(f"{node_url}/{name}", "DELETE")
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> str:
-    file = tmp_path / "answers.jsonl"
-    file.write_text("".join(json.dumps({"id": text, "answer": a}) + "\n" for text, a in ANSWERS.items()))
-    return str(file)
 
 
 def reloads(proxy: Running, result: str) -> int:

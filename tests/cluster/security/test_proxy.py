@@ -19,7 +19,7 @@ from cluster.security.conftest import PASSWORD, Secured
 from cluster.security.test_document_security import ANSWER, MAPPINGS, OPEN, QUERY
 from cluster.wire import Wire
 from proxy.asking import Got
-from proxy.running import Running
+from proxy.running import Running, proxies
 from tests.model_server import ModelServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -66,17 +66,8 @@ def stranger(secured: Secured) -> str:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    running: list[Running] = []
-
-    def run(content: dict[str, Any], *options: str) -> Running:
-        folder = tmp_path / f"proxy-{len(running)}"
-        folder.mkdir()
-        running.append(Running(folder, content, *options))
-        return running[-1]
-
-    yield run
-    for proxy in running:
-        proxy.stop()
+    with proxies(tmp_path) as run:
+        yield run
 
 
 @pytest.fixture
