@@ -139,13 +139,14 @@ def measure(node: str, loaded: Loaded) -> dict[str, list[float]]:
 
 
 def _score(proxy: Proxied, body: Any, mode: str, loaded: Loaded) -> float:
-    """The mean over all queries. Where judgments say of documents that they do not fit, those without one are left out."""
-    grades = loaded.judgments.grades
-    condensed = any(0 in of_query.values() for of_query in grades.values())
-    run = {q: proxy.search(body(text), mode, 100 if condensed else 10) for q, text in loaded.queries.texts.items()}
-    if condensed:
-        run = {q: [d for d in found if d in grades[q]][:10] for q, found in run.items()}
-    return fmean(per_query(run, grades, [MEASURE])[MEASURE].values())
+    """The mean over all queries that a document fits. A document of grade g gains 2^g - 1, one without a judgment 0."""
+    gains = {
+        query: {document: 2**grade - 1 for document, grade in grades.items()}
+        for query, grades in loaded.judgments.grades.items()
+        if any(grades.values())
+    }
+    run = {query: proxy.search(body(loaded.queries.texts[query]), mode, 10) for query in gains}
+    return fmean(per_query(run, gains, [MEASURE])[MEASURE].values())
 
 
 def main() -> None:

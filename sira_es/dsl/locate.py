@@ -295,7 +295,7 @@ def _group(root: Query) -> Group | Reason:
     return Group(
         place=Place(way[-1].node.start, way[-1].node.end, way[-1].path),
         text=text,
-        fields=_fields(c for c in way[-1].clauses if c.key in keys and c.counts),
+        fields=_fields(c for c in way[-1].clauses if c.key in keys),
         factor=factor,
         enriched=any(c.enriched for c in starting),
         alone=alone(way[-1], keys),

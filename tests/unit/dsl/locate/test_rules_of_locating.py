@@ -302,10 +302,10 @@ def test_fields_are_the_union_of_all_clauses_each_with_its_highest_weight() -> N
     assert group({"bool": {"should": should}}).fields == (("title", 3.0), ("text", 1.0), ("brand", 2.0))
 
 
-def test_a_phrase_gives_its_group_neither_fields_nor_weight() -> None:
+def test_a_phrase_gives_its_group_the_weights_of_its_fields_but_none_of_its_own() -> None:
     phrase = {"multi_match": {"query": "laser printer", "fields": ["title^6", "brand"], "type": "phrase", "boost": 3}}
     only = group({"bool": {"should": [MATCH, phrase]}})
-    assert (only.fields, only.factor) == ((("title", 1.0),), 1.0)
+    assert (only.fields, only.factor) == ((("title", 6.0), ("brand", 1.0)), 1.0)
 
 
 def test_only_fields_of_words_are_taken() -> None:

@@ -61,7 +61,7 @@ def test_what_was_rewritten_is_not_rewritten_again(mode: Mode) -> None:
 @pytest.mark.parametrize(
     ("client", "file", "text", "fields", "factor"),
     [
-        ("searchkit", "03", "wireless noise cancelling headphones", {"title": 3, "text": 1, "brand": 1}, 2),
+        ("searchkit", "03", "wireless noise cancelling headphones", {"title": 6, "text": 1, "brand": 1}, 2),
         ("django-elasticsearch-dsl-drf", "03", "laptop bag", {"title": 1, "text": 1}, 5),
         ("django-haystack", "05", "laptop hard drive", {"text": 1}, 1),
         ("public-magento", "01", "yoga bag", {"sku": 1, "_search": 1, "name": 1}, 10),
