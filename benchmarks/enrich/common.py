@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import json
 import random
@@ -58,6 +59,9 @@ async def load(cluster: Cluster, index: str, count: int, joined: int = 1) -> Tar
     await index_documents(cluster, index, ((key, source) for key, source, _ in documents(count, joined)))
     await ensure_fields(cluster, await describe(cluster, index, FIELDS), "text")
     return await describe(cluster, index, FIELDS)
+
+
+gc.set_threshold(20_000, 20, 50)  # as the command line does
 
 
 def make_job(cluster: Cluster, target: Target, folder: Path, store: AnswerStore) -> Enrichment:
