@@ -315,7 +315,7 @@ def test_replayed_requests_keep_what_their_clients_see(proxy: Running, node_url:
     print(dict(outcomes), len(requests))  # noqa: T201  shown with -s
     assert not wrong, wrong[:5]
     assert outcomes["rewritten"] > len(requests) // 10, outcomes
-    assert outcomes["rewritten, with hits"] > outcomes["rewritten"] * 0.8, outcomes
+    assert outcomes["rewritten, with hits"] > outcomes["rewritten"] * 0.7, outcomes
     assert outcomes["highlights compared"] > 0, outcomes
 
 
