@@ -242,10 +242,12 @@ class RawNode:
 
     def _ask(self, message: Raw) -> bytes:
         method, target = message.first.decode().split(" ")[:2]
-        kind = (message.header(b"content-type") or b"application/json").decode()
+        headers = {
+            name: (message.header(name.encode()) or b"application/json").decode() for name in ("content-type", "accept")
+        }
         place = self._relay.removeprefix("http://")
         connection = http.client.HTTPConnection(place, timeout=60)
-        connection.request(method, target, message.body or None, {"content-type": kind})
+        connection.request(method, target, message.body or None, headers)
         answer = connection.getresponse()
         body = b"" if method == "HEAD" else answer.read()
         head = f"HTTP/1.1 {answer.status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
