@@ -223,7 +223,7 @@ class Model:
             if self._litellm is None:
                 self._litellm = litellm
                 Model._in_use += 1
-        stage = self._stage
+        stage, options = self._stage, dict(self._options)
         try:
             async with asyncio.timeout(stage.timeout):  # litellm's own limit is one for each read, not for the whole
                 return await self._litellm.acompletion(
@@ -234,18 +234,18 @@ class Model:
                     timeout=stage.timeout,
                     max_retries=0,
                     drop_params=True,
-                    **self._options,
+                    **options,
                 )
         except TimeoutError:
             raise self._error(
                 "timeout", f"gave no answer within {stage.timeout:g} s; raise llm timeout or try later"
             ) from None
         except Exception as error:
-            refused = self._option_refused(error)
+            refused = _option_refused(error, options)
             failure = None if refused else self._explain(error)
         if failure:
             raise failure from None  # the original may quote the request, and with it a key
-        del self._options[refused]
+        self._options.pop(refused, None)  # a call beside this one may have been told first
         return await self._complete(prompt)
 
     @property
@@ -253,12 +253,6 @@ class Model:
         """The key to send; None leaves it to the provider's variable."""
         key = self._stage.api_key.get_secret_value() if self._stage.api_key else None
         return key or ("none" if self._stage.api_base else None)
-
-    def _option_refused(self, error: Exception) -> str:
-        """The option of ours that a 400 names: servers that do not know it answer without it."""
-        if getattr(error, "status_code", None) not in {400, 422}:
-            return ""
-        return next((o for o in ("response_format", "temperature") if o in self._options and o in str(error)), "")
 
     def _read(self, response: Any) -> Answer:
         """Text, tokens and cost of a response, whatever the provider left out of it."""
@@ -372,6 +366,13 @@ def _limiter(per_minute: int | None, *, at_least: int) -> AsyncLimiter | None:
         return None
     burst = min(float(per_minute), max(per_minute / 10, float(at_least)))
     return AsyncLimiter(burst, 60 * burst / per_minute)
+
+
+def _option_refused(error: Exception, sent: Mapping[str, Any]) -> str:
+    """The option of ours that a 400 names: servers that do not know it answer without it."""
+    if _status(error) not in {400, 422}:
+        return ""
+    return next((o for o in ("response_format", "temperature") if o in sent and o in str(error)), "")
 
 
 def _status(error: Exception) -> int:

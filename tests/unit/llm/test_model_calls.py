@@ -83,6 +83,17 @@ async def test_an_option_that_the_server_refuses_is_left_out_from_then_on(
     assert [option in call for call in server.calls] == [True, False, False]
 
 
+async def test_an_option_that_is_refused_to_several_calls_at_a_time_fails_none_of_them(
+    server: ModelServer, stage: Stage
+) -> None:
+    server.latency = 0.1
+    server.next(*[Fault.status(400, message="unknown parameter: response_format")] * 4)
+    model = Model(stage(concurrency=4))
+    answers = await asyncio.gather(*(model.ask(PROMPT) for _ in range(4)))
+    await model.close()
+    assert [answer.text for answer in answers] == [ANSWER] * 4
+
+
 async def test_an_answer_cut_off_by_the_length_limit_is_handed_on(server: ModelServer, stage: Stage) -> None:
     server.next(Fault.cut(20))
     assert await ask(stage()) == ANSWER[:20]
