@@ -65,7 +65,8 @@ async def warm(
 ) -> Warmed:
     """Fetch the answer to each distinct text, at most `concurrency` at a time.
 
-    Once `max_cost` US dollars are spent, no further one is fetched; those under way are finished.
+    Once `max_cost` US dollars are spent, no further one is fetched; those under way are finished. A ModelError counts as
+    failed; anything else that `fetch` raises ends all of it.
     """
     started = time.monotonic()
     unique = list(dict.fromkeys(texts))
@@ -80,7 +81,12 @@ async def warm(
             report = replace(_with(report, outcome), seconds=time.monotonic() - started)
             on_progress(report)
 
-    await asyncio.gather(*(work() for _ in range(max(1, concurrency))))
+    workers = [asyncio.create_task(work()) for _ in range(max(1, concurrency))]
+    try:
+        await asyncio.gather(*workers)
+    finally:  # where one has failed for all
+        for worker in workers:
+            worker.cancel()
     return report
 
 
