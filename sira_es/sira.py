@@ -301,7 +301,11 @@ class AsyncSira(Documents):
         description = ""
         if describe:
             stage = self.settings.llm.documents if self.settings.llm.documents.model else self.settings.llm.queries
-            description = collection_description((await Model(stage).ask(collection_prompt(look.sample))).text)
+            model = Model(stage)
+            try:
+                description = collection_description((await model.ask(collection_prompt(look.sample))).text)
+            finally:
+                await model.close()
         return {
             "url": self.settings.cluster.url[0],
             "index": index,
@@ -361,7 +365,7 @@ def _blocking(
 
 
 class Sira:
-    """The blocking twin of AsyncSira: the same methods, run on an event loop in a background thread."""
+    """The blocking twin of AsyncSira: its methods below, run on an event loop in a background thread; `asynchronous` has all."""
 
     def __init__(self, settings: Settings, **options: Any) -> None:
         self._loop = asyncio.new_event_loop()
@@ -375,19 +379,31 @@ class Sira:
         return cls(load_settings(path, **options))
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        """Wait for a coroutine on the background loop. Raises ConfigurationError after `close`."""
+        """Wait for a coroutine on the background loop; Ctrl-C cancels it. Raises ConfigurationError after `close`."""
         if self._loop.is_closed():
             coroutine.close()
             raise closed()
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # nothing where it has ended
 
     def close(self) -> None:
-        """Give back connections, files and the thread."""
-        if self._loop.is_running():
-            self.run(self.asynchronous.close())
+        """Give back connections, files and the thread; what is still under way is cancelled."""
+        if not self._loop.is_closed():
+            self.run(self._end())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+    async def _end(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            if not task.cancelling():  # else it is cleaning up
+                task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self.asynchronous.close()
 
     def __enter__(self) -> Self:
         return self
