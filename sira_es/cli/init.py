@@ -27,7 +27,7 @@ def init(options: Options, index: str, output: Path, describe: bool) -> None:
 
     Example: sira-es init --index docs --url https://es.example:9200
     """
-    if output.exists() and options.config != output:
+    if output.exists():
         raise ConfigurationError(f"{output} exists; move it away, or name another file with --output")
     found = run_async(_look(options, index, describe))
     if options.json:
@@ -52,8 +52,7 @@ async def _look(options: Options, index: str, describe: bool) -> dict[str, Any]:
 
 def render(found: dict[str, Any]) -> str:
     """The configuration file for what was found."""
-    fields = ", ".join(found["text_fields"])
-    read = "".join(f"\n    read_fields: [{', '.join(names)}]" for names in [found["read_fields"]] if names)
+    read = f"\n    read_fields: {_flow(found['read_fields'])}" if found["read_fields"] else ""
     analyzers = ", ".join(f"{name}: {analyzer}" for name, analyzer in found["analyzers"].items())
     left = found["left_out"]
     more = f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else ""
@@ -61,7 +60,7 @@ def render(found: dict[str, Any]) -> str:
         f"\n    # text fields left out, as they hold fewer words: {', '.join(left[:MOST_NAMED])}{more}" if left else ""
     )
     return f"""cluster:
-  url: {yaml.safe_dump(found["url"], width=10_000).splitlines()[0]}
+  url: {_flow(found["url"])}
   # api_key: ${{ES_API_KEY}}      # or basic_auth, bearer; ca_certs for a private CA
 
 # llm:                            # any name that litellm knows; api_base for a local or company model
@@ -69,9 +68,14 @@ def render(found: dict[str, Any]) -> str:
 #   queries: {{model: openai/gpt-4.1-mini, deadline: 2s}}
 
 indices:
-  {yaml.safe_dump(found["index"], width=10_000).splitlines()[0]}:
-    text_fields: [{fields}]       # weights as in title^2; the last is the main field ({analyzers}){left_out}{read}
+  {_flow(found["index"])}:
+    text_fields: {_flow(found["text_fields"])}       # weights as in title^2; the last is the main field ({analyzers}){left_out}{read}
     # for the prompts, one line: what these documents are about, and who searches them
-    description: {yaml.safe_dump(found["description"], width=10_000).splitlines()[0]}
-    language: {found["language"] or '""'}
+    description: {_flow(found["description"])}
+    language: {_flow(found["language"])}
 """
+
+
+def _flow(value: str | list[str]) -> str:
+    """A value on one line of YAML, quoted where it would be read as something else: `no`, `on`, 2024."""
+    return yaml.safe_dump(value, width=10_000, default_flow_style=True).splitlines()[0]
