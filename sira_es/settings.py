@@ -311,7 +311,6 @@ class Settings(BaseSettings):
     cluster: ClusterSettings = ClusterSettings()
     llm: LlmSettings = LlmSettings()
     state: Path = Field(default_factory=lambda: _state_home() / "sira-es")
-    store: Literal["sqlite", "index"] = "sqlite"
     indices: dict[str, IndexSettings] = {}
 
     @classmethod

@@ -25,12 +25,8 @@ Version = tuple[int, int, int]
 _TABLE: dict[str, tuple[Version | None, Version | None, bool]] = {
     #                        Elasticsearch  OpenSearch   unknown version
     "point_in_time": (      (7, 10, 0),    (2, 4, 0),   True),
-    "shard_doc_sort": (     (7, 12, 0),    (3, 3, 0),   False),
-    "combined_fields": (    (7, 13, 0),    (3, 2, 0),   False),
-    "named_query_scores": ( (8, 8, 0),     (2, 19, 0),  False),
     "stable_slices": (      None,          (2, 4, 0),   False),
     "versioned_media": (    (7, 11, 0),    None,        True),
-    "lone_item_errors": (   (7, 0, 0),     None,        False),
     "computed_clauses": (   (8, 1, 0),     None,        False),
 }  # fmt: skip
 _SMALLEST_CLAUSE_LIMIT = 1024
@@ -61,32 +57,12 @@ class Engine:
         return self._can("point_in_time")
 
     @property
-    def can_shard_doc_sort(self) -> bool:
-        """The sort key `_shard_doc`: unique in a point in time, and cheap."""
-        return self._can("shard_doc_sort")
-
-    @property
-    def can_combined_fields(self) -> bool:
-        """The query `combined_fields`."""
-        return self._can("combined_fields")
-
-    @property
-    def can_named_query_scores(self) -> bool:
-        """The URL parameter `include_named_queries_score` of `_search`."""
-        return self._can("named_query_scores")
-
-    @property
     def can_stable_slices(self) -> bool:
         """Slices of a point in time by the id of documents, the same in another point in time.
 
         Elasticsearch slices by position, which changes with every update.
         """
         return self._can("stable_slices")
-
-    @property
-    def mtermvectors_fail_whole(self) -> bool:
-        """A closed index, a data stream or an alias of many in one item makes the whole `_mtermvectors` an error."""
-        return not self._can("lone_item_errors")
 
     @property
     def point_in_time_path(self) -> str:

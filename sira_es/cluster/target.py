@@ -68,7 +68,6 @@ class ConcreteIndex:
     shards: int
     reached: tuple[int, ...]
     routing: tuple[str, ...] = ()
-    routing_required: bool = False
     partition_size: int = 1
     filter: Mapping[str, Any] | None = field(default=None, hash=False)
     source: Source = "stored"
@@ -270,7 +269,6 @@ def _index(
         name=name,
         shards=1 if reached == (WHOLE,) else int(settings["index.number_of_shards"]),
         reached=reached,
-        routing_required=_truth(mapping.get("_routing", {}).get("required")),
         partition_size=int(settings.get("index.routing_partition_size", 1)),
         filter=shards["indices"][name].get("filter"),
         source=_source(mapping.get("_source", {}), settings),

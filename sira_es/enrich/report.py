@@ -109,7 +109,6 @@ class Progress:
     total: int
     done: int = 0
     enriched: int = 0
-    unchanged: int = 0
     stale: int = 0
     failed: Mapping[str, int] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=dict)

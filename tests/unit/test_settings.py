@@ -238,6 +238,7 @@ def test_an_index_without_settings_is_told_with_the_nearest_name(load: Load) -> 
         ("indices: {docs: {text_fields: [a], search: {mod: x}}}", "indices.docs.search.mod", "mode"),
         ("indices: {docs: {text_fields: [a], proxy: {onlin: x}}}", "indices.docs.proxy.onlin", "online"),
         ("indices: {cluster: {text_fields: [a], languag: x}}", "indices.cluster.languag", "language"),
+        ("store: index", "store", "state"),
     ],
 )
 def test_an_unknown_key_is_an_error_with_the_nearest_valid_one(
@@ -247,7 +248,7 @@ def test_an_unknown_key_is_an_error_with_the_nearest_valid_one(
 
 
 def test_an_unknown_key_like_no_other_is_told_with_all_that_are_known(complaint: Complaint) -> None:
-    assert complaint("xyz: 1") == "sira-es.yml: unknown key 'xyz'; known here: cluster, llm, state, store, indices"
+    assert complaint("xyz: 1") == "sira-es.yml: unknown key 'xyz'; known here: cluster, llm, state, indices"
 
 
 def test_an_unknown_key_without_a_value_is_an_error_too(complaint: Complaint) -> None:
@@ -300,7 +301,7 @@ def test_an_empty_variable_counts_as_not_given(load: Load, monkeypatch: pytest.M
     [
         ("SIRA_ES__CLUSTR__URL", "x", "environment: unknown key 'SIRA_ES__CLUSTR__URL'; did you mean 'cluster'?"),
         ("SIRA_ES__CLUSTER__ULR", "x", "environment SIRA_ES__CLUSTER__ULR: unknown key 'cluster.ulr'; did you mean 'url'?"),
-        ("SIRA_ES__STORE", "x", "environment SIRA_ES__STORE: store: Input should be 'sqlite' or 'index'"),
+        ("SIRA_ES__LLM__QUERIES__RPM", "0", "environment SIRA_ES__LLM__QUERIES__RPM: llm.queries.rpm: Input should be greater than 0"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_the_environment_is_told_by_the_variable(
@@ -376,8 +377,8 @@ def test_a_file_that_is_not_text_is_told_without_its_content(complaint: Complain
         ("- a", " must hold keys such as 'cluster:' and 'indices:', not a list"),
         ("text", " must hold keys such as 'cluster:' and 'indices:', not a str"),
         ("cluster:\n\turl: x", " line 2 is not valid YAML: found character '\\t' that cannot start any token"),
-        ("store: index\ncluster: {url: x", " line 2 is not valid YAML: expected ',' or '}', but got '<stream end>'"),
-        ("store: sqlite\nstore: index", " line 2 is not valid YAML: a key is given twice"),
+        ("state: x\ncluster: {url: x", " line 2 is not valid YAML: expected ',' or '}', but got '<stream end>'"),
+        ("state: x\nstate: y", " line 2 is not valid YAML: a key is given twice"),
         ("cluster:\n  url: http://a\n  url: http://b", " line 3 is not valid YAML: a key is given twice"),
         ("a: 1\n---\nb: 2", " line 2 is not valid YAML: but found another document"),
         ("x: \x01", " is not valid YAML: it holds a character that YAML does not allow"),
@@ -395,9 +396,9 @@ def test_a_file_that_is_not_utf_8_is_told(content: bytes, complaint: Complaint) 
     assert complaint(content) == "cannot read sira-es.yml: not UTF-8 text; save it as UTF-8"
 
 
-@pytest.mark.parametrize("content", [b"", b"# nothing yet\n", b"---\n", b"\xef\xbb\xbfstore: sqlite\r\n"])
+@pytest.mark.parametrize("content", [b"", b"# nothing yet\n", b"---\n", b"\xef\xbb\xbfindices: {}\r\n"])
 def test_an_empty_file_and_a_byte_order_mark_are_fine(content: bytes, load: Load) -> None:
-    assert load(content).store == "sqlite"
+    assert load(content).indices == {}
 
 
 def test_anchors_and_merges_are_fine(load: Load) -> None:
@@ -525,7 +526,7 @@ def test_secrets_are_in_no_print_of_the_settings(load: Load) -> None:
         f"cluster: {{api_key: '{SECRET}}}",
         f"llm: {{queries: {{rpm: {SECRET}}}}}",
         f"llm: {{queries: {{api_base: 'http://u:{SECRET}@model/v1'}}}}",
-        f"store: {SECRET}",
+        f"indices: {SECRET}",
     ],
 )
 def test_no_error_repeats_a_value(content: str, complaint: Complaint) -> None:
@@ -553,4 +554,4 @@ def test_a_password_without_a_user_is_an_error(complaint: Complaint) -> None:
 def test_settings_do_not_change(load: Load) -> None:
     settings = load()
     with pytest.raises(ValidationError, match="frozen"):
-        settings.store = "index"
+        settings.indices = {}

@@ -56,32 +56,25 @@ def test_product_and_version(answers: list[tuple[str, int, dict[str, str], Any]]
         assert str(concluded(*answers)) == engine
 
 
-def test_an_unknown_version_counts_on_nothing_that_only_some_versions_can() -> None:
+def test_an_unknown_version_counts_on_points_in_time_but_not_on_what_only_some_versions_can() -> None:
     for engine in (Engine("elasticsearch", None), Engine("opensearch", None)):
-        assert not engine.can_combined_fields
-        assert not engine.can_named_query_scores
-        assert not engine.can_shard_doc_sort
         assert engine.can_point_in_time
+        assert not engine.can_stable_slices
 
 
 @pytest.mark.parametrize(
-    ("engine", "combined", "scores", "shard_doc", "whole"),
+    ("engine", "stable_slices"),
     [
-        (Engine("elasticsearch", (7, 17, 29)), True, False, True, False),
-        (Engine("elasticsearch", (8, 19, 7)), True, True, True, False),
-        (Engine("elasticsearch", (9, 2, 0)), True, True, True, False),
-        (Engine("opensearch", (2, 19, 6)), False, True, False, True),
-        (Engine("opensearch", (3, 8, 0)), True, True, True, True),
+        (Engine("elasticsearch", (7, 17, 29)), False),
+        (Engine("elasticsearch", (8, 19, 7)), False),
+        (Engine("elasticsearch", (9, 2, 0)), False),
+        (Engine("opensearch", (2, 19, 6)), True),
+        (Engine("opensearch", (3, 8, 0)), True),
     ],
 )
-def test_capabilities_seen_on_real_nodes(
-    engine: Engine, combined: bool, scores: bool, shard_doc: bool, whole: bool
-) -> None:
-    assert engine.can_combined_fields == combined
-    assert engine.can_named_query_scores == scores
-    assert engine.can_shard_doc_sort == shard_doc
-    assert engine.mtermvectors_fail_whole == whole
+def test_capabilities_seen_on_real_nodes(engine: Engine, stable_slices: bool) -> None:
     assert engine.can_point_in_time
+    assert engine.can_stable_slices == stable_slices
 
 
 @pytest.mark.parametrize(
