@@ -39,7 +39,7 @@ class ConfigurationError(SiraError):
 
 
 class UnsupportedError(SiraError):
-    exit_code = 1
+    pass
 
 
 class InputError(SiraError):

@@ -133,13 +133,12 @@ async def _until_terminated(coroutine: Coroutine[Any, Any, R]) -> R:
     return await coroutine
 
 
-def print_json(value: Any, *, indent: bool = True) -> None:
+def print_json(value: Any) -> None:
     """One JSON document on stdout, UTF-8 whatever the terminal's encoding; what that cannot hold is escaped."""
     try:
-        options = orjson.OPT_NON_STR_KEYS | (orjson.OPT_INDENT_2 if indent else 0)
-        text = orjson.dumps(value, option=options, default=str)
+        text = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_INDENT_2, default=str)
     except TypeError:  # a lone surrogate, of a document or of the command line
-        text = json.dumps(value, indent=2 if indent else None, default=str).encode()
+        text = json.dumps(value, indent=2, default=str).encode()
     click.echo(text)
 
 

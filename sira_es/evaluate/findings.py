@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 __all__ = ["Finding", "Tally"]
@@ -31,13 +30,10 @@ class Tally:
         self.source = source
         self._cases: dict[str, tuple[int, str]] = {}
 
-    def note(self, what: str, first: Callable[[], str] | str) -> None:
-        """Count a case; `first` names it, and is only asked the first time."""
-        if what in self._cases:
-            count, named = self._cases[what]
-            self._cases[what] = (count + 1, named)
-        else:
-            self._cases[what] = (1, first if isinstance(first, str) else first())
+    def note(self, what: str, case: str) -> None:
+        """Count a case; the first one is named."""
+        count, first = self._cases.get(what, (0, case))
+        self._cases[what] = (count + 1, first)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sira_es.evaluate.bench import Bench
@@ -22,8 +22,6 @@ __all__ = ["BUDGETS", "assess_index", "budget_curve", "compare_index", "explaine
 BUDGETS = (0.0, 0.3, 0.6, 0.9, 1.2, 1.6, 2.4, 4.8)
 DOCUMENTS = "words of documents"
 
-Progress = Callable[[int, int], None]
-
 
 async def assess_index(
     bench: Bench,
@@ -34,7 +32,6 @@ async def assess_index(
     measures: Sequence[str] = DEFAULT_MEASURES,
     test: Test = "paired t",
     more: Mapping[str, Search] | None = None,
-    progress: Progress | None = None,
 ) -> Evaluation:
     """Evaluate variants, and `more` runs, on the bench's index. Judged documents that the index lacks are noted."""
     grades = select(queries, judgments)[1]
@@ -47,20 +44,15 @@ async def assess_index(
         test=test,
         known_documents=known,
         settings=bench.settings,
-        progress=progress,
     )
 
 
 async def compare_index(
-    bench: Bench,
-    queries: Queries,
-    variants: Sequence[Variant] = (BASELINE, EXPANDED),
-    *,
-    progress: Progress | None = None,
+    bench: Bench, queries: Queries, variants: Sequence[Variant] = (BASELINE, EXPANDED)
 ) -> dict[str, Overlap]:
     """Compare the variants with the first of them over queries that nobody judged."""
     searches = {v.name: bench.search(v) for v in variants}
-    rankings, _ = await search_all(queries.texts, searches, depth_of(()), progress)
+    rankings, _ = await search_all(queries.texts, searches, depth_of(()))
     first, *others = searches
     return {name: overlap(rankings[first], rankings[name]) for name in others}
 

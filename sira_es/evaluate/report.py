@@ -30,18 +30,16 @@ def render_report(
     evaluation: Evaluation,
     terms: Terms | None = None,
     *,
-    run: str | None = None,
-    title: str = "",
     curve: Curve = (),
     budget: float = 0.0,
     causes: Sequence[Explained] = (),
 ) -> str:
-    """Return the page as HTML. The changes of `run` order the table of queries: `expanded`, or the last, if not named.
+    """Return the page as HTML. The changes of run `expanded`, else of the last one, order the table of queries.
 
     `curve` is the first measure by expansion budget, `budget` the one in force; `causes` are the worst and best queries.
     """
     runs = [name for name in evaluation.runs if name != evaluation.baseline]
-    shown = run or ("expanded" if "expanded" in runs else runs[-1] if runs else evaluation.baseline)
+    shown = "expanded" if "expanded" in runs else runs[-1] if runs else evaluation.baseline
     body = [
         _figures(evaluation),
         _comparisons(evaluation.comparisons, f"Against {evaluation.baseline}"),
@@ -55,7 +53,6 @@ def render_report(
     ]
     template = Template(files("sira_es.evaluate").joinpath("report.html").read_text(encoding="utf-8"))
     return template.substitute(
-        title=escape(title or "Search evaluation"),
         subtitle=escape(f"{len(evaluation.queries)} judged queries; compared with {evaluation.baseline}"),
         body="\n".join(part for part in body if part),
     )

@@ -73,17 +73,15 @@ async def evaluate(
     test: Test = "paired t",
     known_documents: Collection[str] | None = None,
     settings: Mapping[str, Any] | None = None,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Ask every judged query of every run (at most 8 searches at a time) and compute the figures.
 
-    A search that fails ends the evaluation with its error: figures over what is left would be other figures. `progress`
-    is told how many searches are done, and of how many.
+    A search that fails ends the evaluation with its error: figures over what is left would be other figures.
     """
     names = parse_measures(measures)
     texts, grades, findings = select(queries, judgments, known_documents=known_documents)
     depth = depth_of(names)
-    rankings, noted = await search_all(texts, searches, depth, progress)
+    rankings, noted = await search_all(texts, searches, depth)
     return assess(
         texts,
         grades,
@@ -97,10 +95,7 @@ async def evaluate(
 
 
 async def search_all(
-    texts: Mapping[str, str],
-    searches: Mapping[str, Search],
-    depth: int,
-    progress: Callable[[int, int], None] | None = None,
+    texts: Mapping[str, str], searches: Mapping[str, Search], depth: int
 ) -> tuple[dict[str, dict[str, Sequence[str]]], tuple[Finding, ...]]:
     """Ask every query of every run, at most 8 searches at a time; return the rankings by run, cut at `depth`.
 
@@ -109,16 +104,11 @@ async def search_all(
     tallies = {name: Tally(f"run {name}") for name in searches}
     rankings: dict[str, dict[str, Sequence[str]]] = {name: dict.fromkeys(texts, ()) for name in searches}
     jobs = iter([(name, query) for query in texts for name in searches])
-    total, done = len(texts) * len(searches), 0
 
     async def work(jobs: Iterator[tuple[str, str]]) -> None:
-        nonlocal done
         for name, query in jobs:
             hits = await searches[name](query, texts[query])
             rankings[name][query] = _ranking(query, hits, depth, tallies[name])
-            done += 1
-            if progress is not None:
-                progress(done, total)
 
     try:
         async with asyncio.TaskGroup() as group:

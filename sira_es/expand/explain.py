@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
-from sira_es.cluster.connect import Cluster
+from sira_es.cluster.connect import Cluster, segment
 from sira_es.errors import ClusterError
 
 __all__ = ["Contribution", "contributions", "parts_of"]
@@ -31,7 +30,7 @@ async def contributions(
     found: dict[tuple[str, str], list[Contribution]] = {hit: [] for hit in hits}
     if not hits:
         return found
-    answer = await cluster.request("POST", f"/{quote(target, safe=',*')}/_msearch", lines=lines)
+    answer = await cluster.request("POST", f"/{segment(target)}/_msearch", lines=lines)
     try:
         for (part, _), response in zip(parts, answer["responses"], strict=True):
             for hit in response["hits"]["hits"]:
