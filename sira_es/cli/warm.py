@@ -10,7 +10,6 @@ import click
 import orjson
 
 from sira_es.cli.common import Options, common_options, print_json, recorded_option, run_async
-from sira_es.errors import InputError
 from sira_es.expand import Warmed
 
 
@@ -20,7 +19,7 @@ from sira_es.expand import Warmed
     "--queries",
     required=True,
     type=click.Path(path_type=Path),
-    help="Queries: JSON lines, TSV or CSV with id and text, or .txt with one query a line.",
+    help="Queries: JSON lines, TSV or CSV with id and text, or .txt (.gz) with one query a line.",
 )
 @click.option("--max-cost", type=click.FloatRange(min=0), help="Stop once so many US dollars are spent.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Questions to the model at a time [as configured].")
@@ -41,7 +40,7 @@ def warm(
 
     Example: sira-es warm --index docs --queries head-queries.txt --max-cost 2
     """
-    report = run_async(_warm(options, index, _texts(queries), max_cost, concurrency, recorded))
+    report = run_async(_warm(options, index, texts_of(queries), max_cost, concurrency, recorded))
     if options.json:
         print_json(report.to_json())
     else:
@@ -73,16 +72,14 @@ async def _warm(
             return await sira.warm(index, texts, max_cost=max_cost, concurrency=concurrency, on_progress=report)
 
 
-def _texts(file: Path) -> list[str]:
-    """The queries of a file, in their order."""
-    if file.suffix == ".txt":
-        try:
-            lines = file.read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read {file}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
-        return [line.strip() for line in lines if line.strip()]
+def texts_of(file: Path) -> list[str]:
+    """The queries of a file, in their order. Raises InputError."""
     from sira_es.evaluate import read_queries
+    from sira_es.evaluate.findings import Tally
+    from sira_es.evaluate.reading import is_plain, read_lines
 
+    if is_plain(file):
+        return [line.strip() for _, line in read_lines(file, Tally(str(file))) if line.strip()]
     return list(read_queries(file).texts.values())
 
 

@@ -27,7 +27,7 @@ from sira_es.errors import InputError
 from sira_es.evaluate.collections import Queries
 from sira_es.evaluate.findings import Tally
 from sira_es.evaluate.judgments import Judgments
-from sira_es.evaluate.reading import as_id, at, pick, read_rows
+from sira_es.evaluate.reading import as_id, at, pick, read_rows, whole
 from sira_es.vocabulary import normalise
 
 __all__ = ["LEAST_IMPRESSIONS", "read_clicks"]
@@ -113,13 +113,10 @@ def _rows(path: Path, tally: Tally) -> Iterator[_Shown]:
 
 def _count(path: Path, line: int, row: dict[str, Any], name: str) -> int:
     value = pick(path, line, row, (name,), name)[1]
-    try:
-        number = float(value)
-        if number.is_integer() and number >= 0 and not isinstance(value, bool):
-            return int(number)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise InputError(f"{at(path, line)}: {name} {value!r} is not a whole number from 0 on")
+    number = whole(value)
+    if number is None or number < 0:
+        raise InputError(f"{at(path, line)}: {name} {value!r} is not a whole number from 0 on")
+    return number
 
 
 def _numbered(path: Path, rows: list[_Shown]) -> Queries:

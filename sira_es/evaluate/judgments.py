@@ -9,7 +9,7 @@ from typing import Any
 
 from sira_es.errors import InputError
 from sira_es.evaluate.findings import Finding, Tally
-from sira_es.evaluate.reading import Line, as_id, at, content, pick, read_lines, rows_of
+from sira_es.evaluate.reading import Line, as_id, at, content, pick, read_lines, rows_of, whole
 
 __all__ = ["Judgments", "read_judgments"]
 
@@ -37,7 +37,7 @@ def read_judgments(path: str | Path) -> Judgments:
     grades: dict[str, dict[str, int]] = {}
     bad: list[tuple[int, object]] = []
     for line, query, document, value in _rows(path, tally):
-        grade = _whole(value)
+        grade = whole(value)
         if grade is None:
             bad.append((line, value))
             continue
@@ -61,7 +61,7 @@ def _rows(path: Path, tally: Tally) -> Iterator[tuple[int, Any, Any, Any]]:
     """Yield (line, query, document, grade)."""
     first, lines = content(path, read_lines(path, tally))
     fields = _trec_fields(first)
-    if len(fields) == 4 and _whole(fields[3]) is not None:
+    if len(fields) == 4 and whole(fields[3]) is not None:
         yield from _trec(path, lines, tally)
         return
     for line, row in rows_of(path, first, lines, tally):
@@ -84,14 +84,3 @@ def _trec(path: Path, lines: Iterator[Line], tally: Tally) -> Iterator[tuple[int
 def _trec_fields(line: str) -> list[str]:
     fields = line.split("\t")
     return fields if len(fields) == 4 else line.split()
-
-
-def _whole(value: object) -> int | None:
-    """Return a grade as a whole number (`2`, `2.0`), None where it is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return int(number) if number.is_integer() else None

@@ -9,7 +9,7 @@ from pathlib import Path
 from sira_es.errors import InputError
 from sira_es.evaluate.collections import Queries
 from sira_es.evaluate.findings import Tally
-from sira_es.evaluate.reading import at, content, pick, read_lines, rows_of
+from sira_es.evaluate.reading import at, content, is_plain, pick, read_lines, rows_of, whole
 from sira_es.vocabulary import normalise
 
 __all__ = ["read_log"]
@@ -53,7 +53,7 @@ def read_log(path: str | Path, top: int | None = None) -> Queries:
 def _searches(path: Path, tally: Tally) -> Iterator[tuple[int, str, int, str]]:
     """Yield (line, text, how often, id or nothing)."""
     first, lines = content(path, read_lines(path, tally))
-    if ".txt" in path.suffixes[-2:]:
+    if is_plain(path):
         yield from ((number, line, 1, "") for number, line in lines)
         return
     for line, row in rows_of(path, first, lines, tally):
@@ -61,8 +61,7 @@ def _searches(path: Path, tally: Tally) -> Iterator[tuple[int, str, int, str]]:
         if not isinstance(text, str):
             raise InputError(f"{at(path, line)}: the query is no text")
         named = next((row[key] for key in row if key.strip().casefold() in _COUNT), 1)
-        try:
-            count = int(named)
-        except (TypeError, ValueError):
-            raise InputError(f"{at(path, line)}: count {named!r} is not a whole number") from None
+        count = whole(named)
+        if count is None:
+            raise InputError(f"{at(path, line)}: count {named!r} is not a whole number")
         yield line, text, max(count, 0), next((str(row[key]) for key in _ID if row.get(key)), "")

@@ -15,7 +15,7 @@ import orjson
 from sira_es.errors import InputError
 from sira_es.evaluate.findings import Tally
 
-__all__ = ["Line", "Row", "as_id", "at", "content", "pick", "read_lines", "read_rows", "rows_of"]
+__all__ = ["Line", "Row", "as_id", "at", "content", "is_plain", "pick", "read_lines", "read_rows", "rows_of", "whole"]
 
 Line = tuple[int, str]
 Row = tuple[int, dict[str, Any]]
@@ -27,6 +27,11 @@ _FIELD_LIMIT = 2**31 - 1  # one CSV field may hold a long document; the module's
 
 def at(path: Path, line: int) -> str:
     return f"{path}, line {line}"
+
+
+def is_plain(path: Path) -> bool:
+    """Whether a file has one text a line, by its ending: .txt or .txt.gz."""
+    return path.name.endswith((".txt", ".txt.gz"))
 
 
 def read_lines(path: Path, tally: Tally) -> Iterator[Line]:
@@ -153,3 +158,14 @@ def as_id(path: Path, line: int, value: object, tally: Tally) -> str:
     if not value.strip():
         raise InputError(f"{at(path, line)}: the id is empty")
     return value
+
+
+def whole(value: object) -> int | None:
+    """Return a whole number (`2`, `2.0`, as a number or a text), None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return int(number) if number.is_integer() else None

@@ -21,7 +21,7 @@ def test_plain_lines_are_counted_whatever_their_case_and_white_space(tmp_path: P
 
 def test_a_table_tells_counts(tmp_path: Path) -> None:
     file = tmp_path / "log.csv"
-    file.write_text("query,count\nlamp,3\nfan,10\nlamp,9\n")
+    file.write_text("query,count\nlamp,3\nfan,10.0\nlamp,9\n")
     assert list(read_log(file).texts.values()) == ["lamp", "fan"]
 
 
@@ -45,12 +45,19 @@ def test_every_query_left_out_is_counted(tmp_path: Path) -> None:
     assert read_log(file, top=2).findings[-1].count == 3
 
 
+def test_lines_of_json_are_no_plain_lines_whatever_else_the_name_has(tmp_path: Path) -> None:
+    file = tmp_path / "searches.txt.jsonl"
+    file.write_text('{"text": "fan"}\n')
+    assert read_log(file).texts == {"log-1": "fan"}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("log.txt", " \n\n", "the file is empty"),
         ("log.csv", "query,count\nfan,many\n", "line 2: count 'many' is not a whole number"),
         ("log.csv", "word,count\nfan,1\n", "no query"),
+        ("log.jsonl", '{"text": "fan", "count": 2.5}\n', "line 1: count 2.5 is not a whole number"),
         ("log.jsonl", '{"text": 5}\n', "line 1: the query is no text"),
     ],
 )
