@@ -154,7 +154,7 @@ def _empty(file: Path) -> bool:
 
 def _address(listen: str) -> tuple[str, int]:
     host, colon, port = listen.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
+    if not port.isdecimal() or int(port) > 65535:
         raise ConfigurationError(f"--listen {listen}: give host and port, such as 127.0.0.1:9201")
     if not colon:
         return "127.0.0.1", int(port)

@@ -126,7 +126,7 @@ class NoModel:
 
     async def ask(self, prompt: Prompt) -> Answer:
         raise ModelError(
-            f"no stored answer of model {self.name or '(none)'}, and no model is asked", reason="not stored"
+            "no stored answer, and no model is asked; name one under llm, or use recorded answers", reason="not stored"
         )
 
     async def close(self) -> None:

@@ -157,6 +157,7 @@ def test_the_version_is_that_of_the_package(sira_es: Run) -> None:
         (["compile", "x", "--index", "docs", "-c", "."], "cannot read .: Is a directory"),
         (["compile", "x", "--index", "docs"], "no index 'docs' in the configuration; run 'sira-es init --index docs' first"),
         (["compile", "x", "--index", "docs", "--url", "nope"], "option: cluster.url: must be an address such as https://"),
+        (["proxy", "--listen", "127.0.0.1:²"], "--listen 127.0.0.1:²: give host and port, such as 127.0.0.1:9201"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_one_line_and_exit_code_2(arguments: list[str], said: str, sira_es: Run) -> None:
