@@ -158,7 +158,7 @@ class Documents(Foundation):
         """Enrich, and go on with what is new or changed, looking every `pause` seconds; until cancelled, or at a limit.
 
         A document that failed is tried again after ten minutes. What passes by itself, such as a restart of the
-        cluster, is told to `on_trouble`; `on_notice` hears of batches that are out.
+        cluster, is told to `on_trouble`; `on_notice` hears of batches that are out. Raises as `enrich` does.
         """
         budget = Budget(limits)
         place = ("", "")

@@ -76,6 +76,10 @@ class AsyncSira(Documents):
     """Better search on an existing cluster. Use as an async context manager, or call `close`.
 
     Takes the settings, and files of recorded answers (`query_answers`, `document_answers`) where no model is to be called.
+
+    Every method raises ConfigurationError for an index that is not configured and after `close`, InputError for what
+    cannot be used, UnsupportedError for what engine or index cannot do, and ClusterError. Where one raises ModelError it
+    says so; elsewhere the result tells what a model did wrong.
     """
 
     # Queries

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from sira_es.cluster.connect import Cluster, expected, segment, together
 from sira_es.cluster.routing import routing_values
+from sira_es.dsl.compile import ENRICHED
 from sira_es.errors import ClusterError, ClusterRefused, ConfigurationError, InputError, UnsupportedError
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "text_fields_of",
 ]
 
-ENRICHED = "enriched_terms"
 SIRA = "sira"
 WHOLE = -1
 """In place of the number of a shard: all of an index at once, where the cluster does not show its shards."""

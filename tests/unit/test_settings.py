@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from sira_es.dsl.compile import ENRICHED_WEIGHT
+from sira_es.enrich.reading import DEFAULT_CHUNK_TOKENS
 from sira_es.errors import ConfigurationError
+from sira_es.evaluate.tuning import DEFAULT
 from sira_es.settings import ClusterSettings, IndexSettings, Settings, load_settings, weighted_field
+from sira_es.vocabulary import Rules
 
 SECRET = "hunter2-S3cr3t"
 
@@ -555,3 +560,14 @@ def test_settings_do_not_change(load: Load) -> None:
     settings = load()
     with pytest.raises(ValidationError, match="frozen"):
         settings.indices = {}
+
+
+def test_the_defaults_of_the_configuration_are_those_of_the_method_of_requests_and_of_tuning() -> None:
+    settings = IndexSettings(text_fields=["text"])
+    expansion, search = settings.expansion.model_dump(), settings.search
+    assert expansion == asdict(Rules())
+    assert search.enriched_weight == ENRICHED_WEIGHT
+    assert (
+        dict(DEFAULT).items() <= {**expansion, "enriched_weight": search.enriched_weight, "mode": search.mode}.items()
+    )
+    assert settings.chunk_tokens == DEFAULT_CHUNK_TOKENS
