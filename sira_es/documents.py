@@ -87,7 +87,8 @@ class Documents(Foundation):
     ) -> EnrichReport:
         """Add `enriched_terms` to every pending or stale document. Adds the two fields to the mapping where they lack.
 
-        `part` (i, n) works on the i-th, from 0, of n disjoint parts. `batch`: have the answers made in batches, within a
+        `query` restricts it to documents that match, `part` (i, n) to the i-th, from 0, of n disjoint parts. `concurrency`:
+        calls to the model at a time, None as configured. `batch`: have the answers made in batches, within a
         day; `on_notice` is told how far they are, and a run that was interrupted is gone on with by the next. Raises
         ConfigurationError, ClusterError, ModelError; what fails for single documents is in the report.
         """
@@ -208,7 +209,7 @@ class Documents(Foundation):
         concurrency: int | None = None,
         batch: bool = False,
     ) -> dict[str, Any]:
-        """What `enrich` would take: documents, calls, tokens, cost, seconds. Calls no model, writes nothing."""
+        """What `enrich` would take: documents, calls, tokens, cost (US dollars), seconds. Calls no model, writes nothing."""
         settings, stage = self.settings.index(index), self.settings.llm.documents
         await self._preflight(index)
         return await plan(
@@ -260,6 +261,7 @@ class Documents(Foundation):
     ) -> list[dict[str, Any]]:
         """The ingest step for a loader of your own: the same documents with our two fields, ready for bulk.
 
+        `id_field`, else `id`, holds the id of each, by which recorded answers are found. Adds the two fields to the mapping.
         A document for which the model failed comes back unchanged, to be picked up by the next `enrich`; so does one that has a
         field of its own named `sira` or `enriched_terms`.
         """

@@ -89,8 +89,9 @@ class AsyncSira(Documents):
     ) -> Expanded:
         """Every word that the model proposes for a query, with its statistics, verdict and boost.
 
-        `exact` counts instead of reading term vectors. `deadline`: how many seconds this may take, None as configured
-        (`llm.queries.deadline`), `math.inf` waits, 0 takes what the store knows. A late answer fills the store.
+        `query_id` finds its recorded answer. `exact` counts instead of reading term vectors. `deadline`: how many seconds
+        this may take, None as configured (`llm.queries.deadline`), `math.inf` waits, 0 takes what the store knows. A late
+        answer fills the store.
         """
         require(text, str, "text")
         wait = self._wait(deadline)
@@ -152,7 +153,8 @@ class AsyncSira(Documents):
     ) -> Warmed:
         """Have the answers to these queries in the store, so that serving them calls no model.
 
-        Recorded answers are stored as those of the configured model. Raises ConfigurationError where there is neither.
+        At most `concurrency` calls at a time (None: as configured); none once `max_cost` US dollars are spent. Recorded
+        answers are stored as those of the configured model. Raises ConfigurationError where there is neither.
         """
         settings = self.settings.index(index)
         source, stage = self.answers("queries"), self.settings.llm.queries
@@ -184,8 +186,8 @@ class AsyncSira(Documents):
     ) -> tuple[dict[str, Any], Expanded | None]:
         """The one request for a text, as the body of a `_search`, and the expansion in it.
 
-        `body` is the caller's own search around the text; else the configured baseline, else the plain query. `deadline`
-        as in `expand`.
+        `mode` None: as configured. `body` is the caller's own search around the text; else the configured baseline, else
+        the plain query. `query_id` and `deadline` as in `expand`.
         """
         require(text, str, "text")
         settings = self.settings.index(index)
@@ -213,7 +215,10 @@ class AsyncSira(Documents):
         body: Mapping[str, Any] | None = None,
         deadline: float | None = None,
     ) -> SearchResult:
-        """Search with one request. `sides="baseline"` sends the plain query; `deadline` as in `expand`. Raises ClusterError."""
+        """Search with one request: `size` hits, with the whole `_source`, none of it (False) or some fields of it.
+
+        `sides="baseline"` sends the plain query; all else as in `compile`.
+        """
         request, expanded = await self.compile(
             text, index, mode=mode, sides=sides, query_id=query_id, body=body, deadline=deadline
         )
@@ -275,7 +280,8 @@ class AsyncSira(Documents):
     ) -> tuple[int, dict[str, int]]:
         """Load documents, as (id, source), into a new index; returns how many, and how many were refused by reason.
 
-        Raises InputError where the index exists.
+        `title` and `text` are analysed by `analyzer`; `shards` are primary ones; `made_by` is noted in the mapping. Raises
+        InputError where the index exists.
         """
         cluster = await self.cluster()
         await create_index(cluster, index, analyzer=analyzer, shards=shards, made_by=made_by)
