@@ -114,6 +114,7 @@ class Documents(Foundation):
                 limits or Limits(),
                 self._most_cost(limits.cost if limits else None),
                 on_notice,
+                shared=self.shared(),
             )
             report = await batching.run(query=query, part=part, on_progress=on_progress)
         else:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from sira_es.cluster.answers import AnswersIndex
 from sira_es.cluster.connect import Cluster, connect
 from sira_es.cluster.engine import clause_limit
 from sira_es.cluster.statistics import Coverage, DocumentFrequencies
@@ -200,7 +201,11 @@ class Foundation:
 
     def stored(self, source: AnswerSource, **options: Any) -> StoredSource:
         """A source with the store of the state folder in front; options as StoredSource has them."""
-        return StoredSource(source, self.store(), usable=_usable, **options)
+        return StoredSource(source, self.store(), usable=_usable, shared=self.shared(), **options)
+
+    def shared(self) -> AnswersIndex | None:
+        """The answers that are kept in the cluster, None where they are not."""
+        return AnswersIndex(self.cluster) if self.settings.store == "index" else None
 
     def store(self) -> AnswerStore:
         """The answers of the state folder."""

@@ -311,6 +311,7 @@ class Settings(BaseSettings):
     cluster: ClusterSettings = ClusterSettings()
     llm: LlmSettings = LlmSettings()
     state: Path = Field(default_factory=lambda: _state_home() / "sira-es")
+    store: Literal["file", "index"] = "file"
     indices: dict[str, IndexSettings] = {}
 
     @classmethod

@@ -25,7 +25,7 @@ from sira_es.errors import ConfigurationError, ModelError
 from sira_es.llm.answer import is_usable
 from sira_es.llm.batch import Batch, BatchModel, Reply
 from sira_es.llm.model import OPTIONS, Answer, AnswerSource, Prompt
-from sira_es.llm.store import AnswerStore, key_of
+from sira_es.llm.store import AnswerStore, SharedStore, key_of, share
 from sira_es.settings import LlmStage
 
 __all__ = ["BatchedSource", "Batching", "owner_of"]
@@ -90,7 +90,7 @@ class Batching:
     The `job` has a source that asks no model: the `store`, and a `BatchedSource`. `say` is told what a person should
     know; `most_cost`, in US dollars, is a limit beside `limits`. `pause` is the first of the pauses, in seconds, between
     two looks at what is out; `settle` how old a submission without an outcome must be before the provider's list is
-    believed.
+    believed. `shared` is told the answers, too.
     """
 
     job: Enrichment
@@ -105,6 +105,7 @@ class Batching:
     size: int = BYTES
     pause: float = 2.0
     settle: float = 60.0
+    shared: SharedStore | None = None
 
     def __post_init__(self) -> None:
         self._budget = Budget(self.limits)
@@ -206,22 +207,29 @@ class Batching:
             self.say(f"batch {batch.id} failed: {batch.error}")
         async with aclosing(self.model.replies(batch)) as pages:
             async for replies in pages:
-                await asyncio.to_thread(self._keep, noted, replies)
+                kept = await asyncio.to_thread(self._keep, noted, replies)
+                await share(self.shared, kept)
         self.notes.end(noted.token, batch.rest)
 
-    def _keep(self, noted: Noted, replies: Sequence[Reply]) -> None:
-        """Store answers, then note that they are; a question that was not asked, or is answered already, does not count."""
+    def _keep(self, noted: Noted, replies: Sequence[Reply]) -> dict[str, Answer]:
+        """Store answers, then note that they are; a question that was not asked, or is answered already, does not count.
+
+        Returns those that were stored.
+        """
         out = self.notes.out_in(noted.token, [reply.key for reply in replies])
         asked = {reply.key: reply for reply in reversed(replies) if reply.key in out}
         outcomes = {key: reply.reason for key, reply in asked.items()}
+        kept = {}
         for key, reply in asked.items():
             if reply.answer is not None and is_usable(reply.answer.text, "document"):
                 self.store.put(key, reply.answer)
+                kept[key] = reply.answer
             elif reply.answer is not None:
                 outcomes[key] = "unusable answer"
         for key in self.notes.settle(noted.token, outcomes):
             if (answer := asked[key].answer) is not None:
                 self.job.book(self._budget, answer)
+        return kept
 
     # What goes out
 

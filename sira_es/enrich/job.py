@@ -129,7 +129,8 @@ class Enrichment:
                     due = due if most is None else due[: most - seen]
                     seen += len(due)
                     prompts = [p for h in due for p in self._page.prompts(h.id, h.source)]
-                    yield [p for p, a in zip(prompts, self._page.known(prompts), strict=True) if a is None]
+                    known = await self._page.known(prompts)
+                    yield [p for p, a in zip(prompts, known, strict=True) if a is None]
                     if most is not None and seen >= most:
                         return
 

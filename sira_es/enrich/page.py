@@ -132,8 +132,10 @@ class PageEnricher:
         """What the model is asked about a document: one prompt a part, none where there is nothing to read."""
         return self._prepared(doc_id, source).prompts
 
-    def known(self, prompts: Sequence[Prompt]) -> list[Answer | None]:
-        """Stored or recorded answers, in one query; None where there is none."""
+    async def known(self, prompts: Sequence[Prompt]) -> list[Answer | None]:
+        """Stored or recorded answers, in one query a store; None where there is none."""
+        if isinstance(self._source, StoredSource):
+            await self._source.fetch(prompts)
         if isinstance(self._source, StoredSource | RecordedAnswers):
             return self._source.known(prompts)
         return [None] * len(prompts)
@@ -191,7 +193,7 @@ class PageEnricher:
 
     async def _answered(self, documents: Sequence[_Document], budget: Budget) -> list[tuple[Answer, ...] | ModelError]:
         """The answers to all prompts of each document, or why there are none; what is stored costs no task."""
-        stored = iter(self.known([p for d in documents for p in d.prompts]))
+        stored = iter(await self.known([p for d in documents for p in d.prompts]))
         results: list[tuple[Answer, ...] | ModelError] = []
         waiting = []
         for place, document in enumerate(documents):

@@ -114,7 +114,7 @@ async def _sample(cluster: Cluster, target: Target, page: PageEnricher, query: M
     with expected(f"a sample of '{target.name}'"):
         prompts = [page.prompts(h["_id"], h.get("_source") or {}) for h in answer["hits"]["hits"]]
     flat = tuple(p for ps in prompts for p in ps)
-    known = page.known(flat)
+    known = await page.known(flat)
     out = sum(left and answer is None for left, answer in zip(page.left(flat), known, strict=True))
     return _Sample(len(prompts), flat, sum(a is not None for a in known), out)
 
@@ -130,7 +130,7 @@ async def _tokens_a_call(
     asked = count(sample.prompts) / len(sample.prompts) if sample.prompts else 0.0
     answered = float(ANSWER_TOKENS + (QUESTIONS_TOKENS if questions else 0))
     done = await _sample(cluster, target, page, {"bool": {"filter": [HASHED]}})
-    known = [(p, a) for p, a in zip(done.prompts, page.known(done.prompts), strict=True) if a and a.prompt_tokens]
+    known = [(p, a) for p, a in zip(done.prompts, await page.known(done.prompts), strict=True) if a and a.prompt_tokens]
     if len(known) >= FEWEST_KNOWN:
         asked *= sum(a.prompt_tokens for _, a in known) / count([p for p, _ in known])
         answered = sum(a.completion_tokens for _, a in known) / len(known)

@@ -2,6 +2,7 @@
 
 Reads run where they are called, on the event loop too: a look-up by primary key takes tens of microseconds, less than a
 thread would cost, and in WAL mode never waits for a writer. Writes may wait for another process: they run in a thread.
+Behind the file there may be a store that other machines share; what it has is then kept in the file, too.
 """
 
 from __future__ import annotations
@@ -9,19 +10,23 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, Protocol
 
-from sira_es.errors import ModelError
+from sira_es.errors import ModelError, SiraError
 from sira_es.llm.model import OPTIONS, Answer, AnswerSource, Prompt
 from sira_es.state import StateFile
 
-__all__ = ["AnswerStore", "NoModel", "StoredSource", "key_of", "midnight"]
+__all__ = ["AnswerStore", "NoModel", "SharedStore", "StoredSource", "key_of", "midnight", "share"]
+
+log = logging.getLogger(__name__)
 
 TABLES = """
 CREATE TABLE answers (
@@ -118,6 +123,50 @@ class AnswerStore:
             self._file.close()
 
 
+class SharedStore(Protocol):
+    """Documents under keys that other machines read and write, too. Both methods raise SiraError where it fails."""
+
+    async def read(self, keys: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        """What is kept under these keys."""
+        ...
+
+    async def write(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep documents under their keys; what is there already stays."""
+        ...
+
+
+async def share(shared: SharedStore | None, answers: Mapping[str, Answer]) -> None:
+    """Tell a shared store answers by key; where that fails they are kept on this machine alone, which is logged."""
+    if shared is None or not answers:
+        return
+    try:
+        await shared.write({key: _document_of(answer) for key, answer in answers.items()})
+    except SiraError as error:
+        log.warning("%s; %d answers are kept on this machine alone", error, len(answers))
+
+
+def _document_of(answer: Answer) -> dict[str, Any]:
+    """An answer as a shared store keeps it."""
+    return {
+        "text": answer.text,
+        "model": answer.model,
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+        "cost": answer.cost,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _answer_of(document: Mapping[str, Any]) -> Answer | None:
+    """The answer in a document of a shared store, without a cost, as others paid it; None where it holds none."""
+    text, model = document.get("text"), document.get("model")
+    tokens = [document.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    if not isinstance(text, str) or not isinstance(model, str):
+        return None
+    asked, said = (t if isinstance(t, int) and 0 <= t < 2**31 else 0 for t in tokens)
+    return Answer(text, model, asked, said, None, "store")
+
+
 class NoModel:
     """Stands behind a store where no model may be asked; `name` is that of the model whose answers are kept."""
 
@@ -149,10 +198,12 @@ class StoredSource:
         max_cost_per_day: float | None = None,
         left: Callable[[Sequence[str]], Collection[str]] = lambda keys: (),
         abandoned: int = 16,
+        shared: SharedStore | None = None,
     ) -> None:
         """Only answers that are `usable` are kept. `max_cost_per_day`: US dollars a day of UTC, over all processes.
 
-        `left` tells which of some keys the source would not answer, as something else is to.
+        `left` tells which of some keys the source would not answer, as something else is to. `shared` is asked before
+        the source is, and told what that answered.
         """
         self.name = source.name
         self._source = source
@@ -161,6 +212,7 @@ class StoredSource:
         self._limit = max_cost_per_day
         self._left = left
         self._most_abandoned = abandoned
+        self._shared = shared
         self._waiting: dict[str, int] = {}
         self._calls: dict[str, asyncio.Task[Answer]] = {}
         self._keeping: set[asyncio.Future[None]] = set()
@@ -187,6 +239,17 @@ class StoredSource:
         finally:
             self._leave(key, call)
 
+    async def fetch(self, prompts: Sequence[Prompt]) -> None:
+        """Take over what the shared store knows of these prompts and this one does not. Raises SiraError as that does."""
+        if self._shared is None:
+            return
+        keyed = {key_of(self.name, prompt): prompt for prompt in prompts}
+        missing = list(keyed.keys() - self._store.get_many(list(keyed)).keys())
+        for key, document in (await self._shared.read(missing) if missing else {}).items():
+            answer = _answer_of(document)
+            if answer is not None and key in keyed and self._usable(keyed[key], answer):
+                await asyncio.to_thread(self._store.put, key, answer)
+
     def known(self, prompts: Sequence[Prompt]) -> list[Answer | None]:
         """The stored answers to these prompts, None where there is none; one query, no call."""
         keys = [key_of(self.name, prompt) for prompt in prompts]
@@ -208,6 +271,8 @@ class StoredSource:
         await self._source.close()
 
     async def _new(self, key: str, prompt: Prompt, on_answer: Callable[[Answer], None]) -> Answer:
+        if fetched := await self._fetched(key, prompt):
+            return fetched
         if self._limit is not None and self._store.spent_since(midnight(), self.name) >= self._limit:
             raise ModelError(
                 f"model {self.name} has reached max_cost_per_day of {self._limit:g}; raise it or wait for tomorrow",
@@ -218,13 +283,22 @@ class StoredSource:
             on_answer(answer)
         finally:
             if self._usable(prompt, answer):
-                keeping = asyncio.ensure_future(
-                    asyncio.to_thread(self._store.put, key, replace(answer, source="model"))
-                )
+                keeping = asyncio.ensure_future(self._keep(key, replace(answer, source="model")))
                 self._keeping.add(keeping)
                 keeping.add_done_callback(self._keeping.discard)
                 await asyncio.shield(keeping)
         return answer
+
+    async def _fetched(self, key: str, prompt: Prompt) -> Answer | None:
+        try:
+            await self.fetch([prompt])
+        except SiraError as error:
+            log.warning("%s; the model is asked instead", error)
+        return self._store.get(key) if self._shared else None
+
+    async def _keep(self, key: str, answer: Answer) -> None:
+        await asyncio.to_thread(self._store.put, key, answer)
+        await share(self._shared, {key: answer})
 
     def _forget(self, key: str, done: asyncio.Task[Answer]) -> None:
         if self._calls.get(key) is done:

@@ -243,7 +243,7 @@ def test_an_index_without_settings_is_told_with_the_nearest_name(load: Load) -> 
         ("indices: {docs: {text_fields: [a], search: {mod: x}}}", "indices.docs.search.mod", "mode"),
         ("indices: {docs: {text_fields: [a], proxy: {onlin: x}}}", "indices.docs.proxy.onlin", "online"),
         ("indices: {cluster: {text_fields: [a], languag: x}}", "indices.cluster.languag", "language"),
-        ("store: index", "store", "state"),
+        ("stor: index", "stor", "store"),
     ],
 )
 def test_an_unknown_key_is_an_error_with_the_nearest_valid_one(
@@ -253,7 +253,7 @@ def test_an_unknown_key_is_an_error_with_the_nearest_valid_one(
 
 
 def test_an_unknown_key_like_no_other_is_told_with_all_that_are_known(complaint: Complaint) -> None:
-    assert complaint("xyz: 1") == "sira-es.yml: unknown key 'xyz'; known here: cluster, llm, state, indices"
+    assert complaint("xyz: 1") == "sira-es.yml: unknown key 'xyz'; known here: cluster, llm, state, store, indices"
 
 
 def test_an_unknown_key_without_a_value_is_an_error_too(complaint: Complaint) -> None:
