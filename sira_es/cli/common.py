@@ -18,12 +18,14 @@ from typing import Any, TypeVar
 
 import click
 import orjson
+import yaml
 
 from sira_es.settings import Settings, load_settings
 
 __all__ = [
     "Options",
     "common_options",
+    "flow",
     "output_options",
     "print_json",
     "recorded_option",
@@ -156,3 +158,8 @@ def table(rows: list[list[str]], head: list[str]) -> None:
 
 def _is_number(cell: str) -> bool:
     return cell.translate(str.maketrans("", "", ".-+% ")).isdigit()
+
+
+def flow(value: str | list[str]) -> str:
+    """A value on one line of YAML, quoted where it would be read as something else: `no`, `on`, 2024."""
+    return yaml.safe_dump(value, width=10_000, default_flow_style=True).splitlines()[0]

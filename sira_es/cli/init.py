@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
-from sira_es.cli.common import Options, common_options, print_json, run_async
+from sira_es.cli.common import Options, common_options, flow, print_json, run_async
 from sira_es.errors import ConfigurationError
 from sira_es.settings import DEFAULT_FILE
 
@@ -52,7 +51,7 @@ async def _look(options: Options, index: str, describe: bool) -> dict[str, Any]:
 
 def render(found: dict[str, Any]) -> str:
     """The configuration file for what was found."""
-    read = f"\n    read_fields: {_flow(found['read_fields'])}" if found["read_fields"] else ""
+    read = f"\n    read_fields: {flow(found['read_fields'])}" if found["read_fields"] else ""
     analyzers = ", ".join(f"{name}: {analyzer}" for name, analyzer in found["analyzers"].items())
     left = found["left_out"]
     more = f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else ""
@@ -60,7 +59,7 @@ def render(found: dict[str, Any]) -> str:
         f"\n    # text fields left out, as they hold fewer words: {', '.join(left[:MOST_NAMED])}{more}" if left else ""
     )
     return f"""cluster:
-  url: {_flow(found["url"])}
+  url: {flow(found["url"])}
   # api_key: ${{ES_API_KEY}}      # or basic_auth, bearer; ca_certs for a private CA
 
 # llm:                            # any name that litellm knows; api_base for a local or company model
@@ -68,14 +67,9 @@ def render(found: dict[str, Any]) -> str:
 #   queries: {{model: openai/gpt-4.1-mini, deadline: 2s}}
 
 indices:
-  {_flow(found["index"])}:
-    text_fields: {_flow(found["text_fields"])}       # weights as in title^2; the last is the main field ({analyzers}){left_out}{read}
+  {flow(found["index"])}:
+    text_fields: {flow(found["text_fields"])}       # weights as in title^2; the last is the main field ({analyzers}){left_out}{read}
     # for the prompts, one line: what these documents are about, and who searches them
-    description: {_flow(found["description"])}
-    language: {_flow(found["language"])}
+    description: {flow(found["description"])}
+    language: {flow(found["language"])}
 """
-
-
-def _flow(value: str | list[str]) -> str:
-    """A value on one line of YAML, quoted where it would be read as something else: `no`, `on`, 2024."""
-    return yaml.safe_dump(value, width=10_000, default_flow_style=True).splitlines()[0]

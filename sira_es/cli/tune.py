@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sira_es.cli.common import Options, common_options, print_json, recorded_option, run_async
+from sira_es.cli.common import Options, common_options, flow, print_json, recorded_option, run_async
 from sira_es.cli.eval import tell_problems
 from sira_es.cli.measuring import judged, measuring_options, template_of
 from sira_es.evaluate import depth_of
@@ -96,7 +96,7 @@ def block(found: Tuned, configuration: Mapping[str, Mapping[str, Any]], index: s
         ]
     else:
         lines += ["#   nothing was significantly better on queries held out: this is the default"]
-    lines += ["indices:", f"  {index}:"]
+    lines += ["indices:", f"  {flow(index)}:"]
     for part, values in configuration.items():
         lines.append(f"    {part}: {{{', '.join(f'{name}: {value}' for name, value in values.items())}}}")
     return "\n".join(lines)

@@ -172,7 +172,7 @@ class Batching:
     async def _wait(self) -> None:
         """Collect every batch that is out, when it has ended; until then, or until the time is up."""
         pause, told = self.pause, ""
-        while out := self.notes.open(self.owner):
+        while out := self._submitted():
             answered = 0
             for noted in out:
                 try:
@@ -184,7 +184,7 @@ class Batching:
                     if error.reason not in _PASSES:
                         raise
                     self.say(f"{error}; trying again")
-            if not (out := self.notes.open(self.owner)):
+            if not (out := self._submitted()):
                 return
             left = self._seconds_left()
             if left <= 0:
@@ -197,6 +197,10 @@ class Batching:
                 self.say(f"{line}; interrupt whenever you like, the same command goes on with them")
             await asyncio.sleep(min(pause, left))
             pause = min(pause * 1.5, LONGEST_PAUSE)
+
+    def _submitted(self) -> list[Noted]:
+        """What is out; not what another process is about to submit."""
+        return [noted for noted in self.notes.open(self.owner) if noted.id]
 
     def _seconds_left(self) -> float:
         limit = self.limits.seconds

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sira_es.evaluate.measures import Run
+from sira_es.rankings import jaccard, rbo
 
-__all__ = ["Overlap", "QueryOverlap", "by_query", "jaccard", "overlap", "rbo"]
+__all__ = ["Overlap", "QueryOverlap", "by_query", "overlap"]
 
-_DEPTH, _TOP, _P = 10, 3, 0.9
+_DEPTH, _TOP = 10, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,31 +65,6 @@ def overlap(baseline: Run, run: Run) -> Overlap:
         before, after = tuple(docs[:_DEPTH]), tuple(run[query][:_DEPTH])
         found.append(QueryOverlap(query, rbo(before, after), jaccard(before, after), before, after))
     return Overlap(tuple(found))
-
-
-def jaccard(one: Sequence[str], other: Sequence[str]) -> float:
-    """The share of documents that both have; 1 for two empty rankings."""
-    union = set(one) | set(other)
-    return len(set(one) & set(other)) / len(union) if union else 1.0
-
-
-def rbo(one: Sequence[str], other: Sequence[str], p: float = _P) -> float:
-    """Rank-biased overlap, extrapolated, of two rankings without repeats; 1 for two empty rankings.
-
-    Webber, Moffat, Zobel: A similarity measure for indefinite rankings, ACM TOIS 28(4), 2010, equation 32. `p` in (0, 1)
-    is how likely a reader goes on to the next rank; at .9 the first ten ranks have 86 % of the weight.
-    """
-    short, long = sorted((one, other), key=len)
-    if not long:
-        return 1.0
-    if not short:
-        return 0.0
-    s, n = len(short), len(long)
-    common = [len(set(short[:d]) & set(long[:d])) for d in range(1, n + 1)]
-    agreed = sum(common[d - 1] / d * p**d for d in range(1, n + 1))
-    assumed = sum(common[s - 1] * (d - s) / (s * d) * p**d for d in range(s + 1, n + 1))
-    rest = (common[-1] - common[s - 1]) / n + common[s - 1] / s
-    return (1 - p) / p * (agreed + assumed) + rest * p**n
 
 
 def by_query(found: Overlap, texts: Mapping[str, str]) -> list[dict[str, Any]]:

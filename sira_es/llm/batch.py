@@ -236,7 +236,7 @@ class BatchModel(Model):
     def _reply(self, line: bytes) -> Reply | None:
         try:
             row = json.loads(line, object_hook=lambda values: SimpleNamespace(**values))
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         key = getattr(row, "custom_id", None)
         if not isinstance(key, str):

@@ -22,6 +22,9 @@ __all__ = ["Answer", "Exchange"]
 HELD = 8 << 20
 """Bytes of an answer that are held before it goes back, so that another node can be asked if it breaks off."""
 
+UNPACKED = 64 << 20
+"""Bytes that an answer may have without its compression; of a longer one nobody here knows what it says."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -35,16 +38,20 @@ class Answer:
 
     @property
     def whole(self) -> bytes | None:
-        """The body without compression; None where it is not held whole or not readable."""
+        """The body without compression; None where it is not held whole, not readable or too long."""
         if self.rest is not None:
             return None
         encoding = next((v.lower() for k, v in self.headers if k.lower() == b"content-encoding"), b"")
         if encoding in {b"", b"identity"}:
             return self.body
+        if encoding not in {b"gzip", b"deflate"}:
+            return None
+        reader = zlib.decompressobj(zlib.MAX_WBITS | 32)
         try:
-            return zlib.decompress(self.body, zlib.MAX_WBITS | 32) if encoding in {b"gzip", b"deflate"} else None
+            unpacked = reader.decompress(self.body, UNPACKED)
         except zlib.error:
             return None
+        return unpacked if reader.eof else None
 
 
 class Exchange:

@@ -8,7 +8,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ from sira_es.proxy.metrics import Metrics
 from sira_es.proxy.outcome import Stages
 from sira_es.proxy.room import Room
 from sira_es.proxy.wire import Request
+from sira_es.rankings import jaccard, rbo
 
-__all__ = ["Shadow", "jaccard", "rbo"]
+__all__ = ["Shadow"]
 
 DEPTH = 10
-PERSISTENCE = 0.9
 WAITING = 64
+LARGEST = 1 << 20
+"""Bytes of an answer that waits here; so all that wait hold 64 MB at most."""
 AT_ONCE = 4
 
 log = logging.getLogger(__name__)
@@ -52,6 +54,9 @@ class Shadow:
         if share < 1 and random.random() >= share:  # noqa: S311  a sample, not a secret
             return
         if answer.status != 200 or answer.rest is not None or "scroll" in found.params:
+            return
+        if len(answer.body) > LARGEST:
+            self._metrics.shadowed.labels("left out").inc()
             return
         try:
             self._queue.put_nowait((request, found, body, answer, seconds))
@@ -114,28 +119,6 @@ class Shadow:
         self._metrics.shadow_seconds.labels("expanded").observe(took)
 
 
-def rbo(first: Sequence[str], second: Sequence[str]) -> float:
-    """Rank-biased overlap of the first ten of two rankings, extrapolated (Webber et al. 2010, equation 32), p = 0.9.
-
-    1 for equal ones, also for two empty ones; 0 for disjoint ones.
-    """
-    first, second = first[:DEPTH], second[:DEPTH]
-    depth = max(len(first), len(second))
-    if not depth:
-        return 1.0
-    agreement, total = 0.0, 0.0
-    for d in range(1, depth + 1):
-        agreement = len(set(first[:d]) & set(second[:d])) / d
-        total += agreement * PERSISTENCE**d
-    return agreement * PERSISTENCE**depth + (1 - PERSISTENCE) / PERSISTENCE * total
-
-
-def jaccard(first: Sequence[str], second: Sequence[str]) -> float:
-    """How much of the first ten of two rankings is common, whatever the order; 1 for two empty ones."""
-    a, b = set(first[:DEPTH]), set(second[:DEPTH])
-    return len(a & b) / len(a | b) if a | b else 1.0
-
-
 def _append(path: Path, line: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
@@ -143,11 +126,11 @@ def _append(path: Path, line: bytes) -> None:
 
 
 def _hits(answer: Answer) -> tuple[int, list[str]] | None:
-    """How many hits there are, and index and id of the first; None where the answer does not tell."""
+    """How many hits there are, and index and id of the first ten; None where the answer does not tell."""
     try:
         hits = orjson.loads(answer.whole or b"")["hits"]
         total = hits["total"]
         count = total["value"] if isinstance(total, dict) else total
-        return int(count), [f"{h['_index']}/{h['_id']}" for h in hits["hits"]]
+        return int(count), [f"{h['_index']}/{h['_id']}" for h in hits["hits"][:DEPTH]]
     except (ValueError, KeyError, TypeError):
         return None

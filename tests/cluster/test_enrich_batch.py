@@ -410,6 +410,23 @@ async def test_what_a_batch_of_another_index_could_not_answer_is_asked_again(des
     assert (report.enriched, report.failed) == (2, {})
 
 
+async def test_what_another_process_is_about_to_submit_is_not_waited_for(desk: Desk) -> None:
+    waiting: list[str] = []
+
+    def begin(line: str) -> None:
+        if not waiting:
+            waiting.append(line)
+            batching.notes.begin(batching.owner, "t" * 32, ["a key"], 0.0)
+
+    desk.server.batches.polls = 3
+    with desk.batching(say=begin) as make:
+        batching = await make()
+        report = await batching.run()
+        assert [noted.id for noted in batching.notes.open(batching.owner)] == [""]
+    assert (report.enriched, report.failed) == (12, {})
+    assert waiting
+
+
 @pytest.mark.parametrize("written", ["{}/", "{}"])
 async def test_an_address_of_the_model_may_be_written_otherwise(desk: Desk, written: str) -> None:
     stage = LlmStage(model="openai/test", api_base=desk.server.api_base)

@@ -1,4 +1,4 @@
-"""What `init` writes, read back as a configuration, whatever the names in it."""
+"""What `init` and `tune` write, read back as a configuration, whatever the names in it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from sira_es.cli.init import render
+from sira_es.cli.tune import block
+from sira_es.evaluate.compare import compare
+from sira_es.evaluate.tuning import DEFAULT, Tuned
 from sira_es.settings import load_settings
 
 
@@ -44,3 +48,11 @@ def test_what_init_writes_reads_back_as_it_was_found(more: dict[str, Any], tmp_p
     written = load_settings(file).index(given["index"])
     for key in ("text_fields", "read_fields", "language", "description"):
         assert getattr(written, key) == given[key]
+
+
+@pytest.mark.parametrize("index", ["docs", "*logs", "123", "no"])
+def test_what_tune_prints_reads_back_under_the_name_of_its_index(index: str) -> None:
+    same = compare({"q": 0.5}, {"q": 0.5})
+    tuned = Tuned(DEFAULT, 0.5, 0.5, same, same, (), 60, 1)
+    printed = yaml.safe_load(block(tuned, {"search": {"enriched_weight": 1.0}}, index, "nDCG@10"))
+    assert printed == {"indices": {index: {"search": {"enriched_weight": 1.0}}}}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sira_es.evaluate.overlap import by_query, jaccard, overlap, rbo
+from sira_es.evaluate.overlap import by_query, overlap
+from sira_es.rankings import jaccard, rbo
 
 
 def test_equal_rankings_overlap_fully_and_disjoint_ones_not_at_all() -> None:

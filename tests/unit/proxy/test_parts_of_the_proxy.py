@@ -1,7 +1,8 @@
-"""The pure parts: shapes, memory, headers, shares, overlap of rankings."""
+"""The pure parts: shapes, memory, headers, shares, answers."""
 
 from __future__ import annotations
 
+import gzip
 import secrets
 import sqlite3
 import stat
@@ -10,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from sira_es.proxy.exchange import UNPACKED, Answer
 from sira_es.proxy.memory import LocalMemory, Served, SharedMemory
 from sira_es.proxy.options import Options
 from sira_es.proxy.outcome import Outcome, told
 from sira_es.proxy.planning import sample_key
-from sira_es.proxy.shadow import jaccard, rbo
 from sira_es.proxy.shapes import Shapes
+from sira_es.proxy.upstream import Node
 from sira_es.proxy.wire import BadRequest, Request, returned_headers
 from sira_es.vocabulary.model import Expansion, Term, Verdict, Word
 
@@ -172,16 +174,8 @@ def test_one_search_tells_its_outcome_several_how_many_of_each() -> None:
     assert told([Outcome("applied"), Outcome("failed", "x"), Outcome("applied")]) == "applied=2, failed=1"
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "overlap", "shared"),
-    [
-        ("abcdefghij", "abcdefghij", 1.0, 1.0),
-        ("abc", "xyz", 0.0, 0.0),
-        ("", "", 1.0, 1.0),
-        ("ab", "ba", 0.9**2 + 0.1 / 0.9 * 0.9**2, 1.0),
-        ("abc", "abd", 2 / 3 * 0.9**3 + 0.1 / 0.9 * (0.9 + 0.81 + 2 / 3 * 0.729), 0.5),
-    ],
-)
-def test_overlap_of_rankings(first: str, second: str, overlap: float, shared: float) -> None:
-    assert rbo(first, second) == pytest.approx(overlap)
-    assert jaccard(first, second) == pytest.approx(shared)
+def test_an_answer_that_is_far_longer_than_it_came_is_not_read() -> None:
+    node = Node("http://node")
+    headers = ((b"content-encoding", b"gzip"),)
+    assert Answer(200, headers, gzip.compress(b"x" * 1000), node).whole == b"x" * 1000
+    assert Answer(200, headers, gzip.compress(b"x" * (UNPACKED + 1)), node).whole is None
