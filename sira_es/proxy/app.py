@@ -140,7 +140,7 @@ class Proxy:
 
     async def _serve(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         started = time.perf_counter()
-        client = Downstream(receive, send)
+        client = Downstream(receive, send, takes_chunks=scope["http_version"] != "1.0")
         peer = scope.get("client") or ("", 0)
         told_as: tuple[str, tuple[Outcome, ...]] = ("refused", ())
         self._metrics.in_flight.inc()

@@ -29,11 +29,16 @@ class Cut(Exception):  # noqa: N818
 
 
 class Downstream:
-    """Made by the task that serves the request: while that waits upstream, it is cancelled when the client leaves."""
+    """Made by the task that serves the request: while that waits upstream, it is cancelled when the client leaves.
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    `takes_chunks`: the client understands an answer whose length is not told ahead; for others it is held until it is known.
+    """
+
+    def __init__(self, receive: Receive, send: Send, *, takes_chunks: bool = True) -> None:
         self._receive = receive
         self._send = send
+        self._takes_chunks = takes_chunks
+        self._held: tuple[RawHeaders, list[bytes]] | None = None
         self._task = asyncio.current_task()
         self._watcher: asyncio.Task[None] | None = None
         self._finished = False
@@ -89,16 +94,26 @@ class Downstream:
 
     async def start(self, status: int, headers: RawHeaders) -> None:
         self.started, self.status = True, status
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        if self._takes_chunks or any(name.lower() == b"content-length" for name, _ in headers):
+            await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        else:
+            self._held = headers, []
 
     async def write(self, part: bytes) -> None:
         self.sent += len(part)
+        if self._held is not None:
+            self._held[1].append(part)
+            return
         await self._send({"type": "http.response.body", "body": part, "more_body": True})
 
     async def finish(self, part: bytes = b"") -> None:
         """Send the last part."""
         self._finished = True
         self.sent += len(part)
+        if self._held is not None:
+            headers, part = self._held[0], b"".join((*self._held[1], part))
+            length = (b"content-length", str(len(part)).encode())
+            await self._send({"type": "http.response.start", "status": self.status, "headers": [*headers, length]})
         await self._send({"type": "http.response.body", "body": part, "more_body": False})
 
     async def answer(self, status: int, headers: RawHeaders, body: bytes) -> None:

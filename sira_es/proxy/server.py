@@ -79,7 +79,8 @@ class Protocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value))
-        super().on_header(name, value)
+        if self._timer is not None:  # else it stands after a chunked body, where nobody before us looks for a header
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._stop_timer()

@@ -182,6 +182,23 @@ def test_pipelined_requests_are_answered_in_order(proxy: Running, node: RawNode)
     assert [s.first.split()[1] for s in node.seen] == [b"/a", b"/b"]
 
 
+def test_what_follows_a_chunked_body_is_no_header(proxy: Running, node: RawNode) -> None:
+    """Whatever strips headers before the proxy need not look there: a caller could say who he is."""
+    chunked = b"connection: upgrade\r\nupgrade: h2c\r\n", b""
+    for offer in chunked:
+        head = b"POST /docs/_bulk HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n" + offer + b"\r\n"
+        trailers = b"authorization: Basic YTpi\r\nx-proxy-roles: admin\r\nx-a: b\r\n"
+        assert send(proxy.port, head + b"2\r\n{}\r\n0\r\n" + trailers + b"\r\n")[0].status == 200
+    assert [s.body for s in node.seen] == [b"{}", b"{}"]
+    assert [[name for name, _ in s.headers] for s in node.seen] == [[b"host", b"transfer-encoding"]] * 2
+
+
+def test_a_client_of_http_1_0_gets_no_chunks(proxy: Running, node: RawNode) -> None:
+    node.answers = [b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"]
+    answer = send(proxy.port, b"GET /_cat/health HTTP/1.0\r\n\r\n")[0]
+    assert (answer.body, answer.header(b"transfer-encoding")) == (b"onetwo", None)
+
+
 def test_a_client_that_waits_for_100_continue_gets_it(proxy: Running, node: RawNode) -> None:
     import socket
 
