@@ -154,7 +154,8 @@ class Proxy:
         except (Unreachable, Lost) as error:
             await tell(client, error)
         except ClientLeft:
-            pass
+            if not client.left:
+                await client.refuse(408, "sira_request_timeout", "the rest of the body did not come")
         except asyncio.CancelledError:
             if not client.left:
                 raise

@@ -16,6 +16,7 @@ from yarl import URL
 
 from sira_es.cluster.transport import NoAnswer, fingerprint_of, proxy_of, ssl_context_of, why_no_answer
 from sira_es.errors import ConfigurationError
+from sira_es.proxy.downstream import ClientLeft
 from sira_es.proxy.wire import Headers
 from sira_es.settings import ClusterSettings
 
@@ -130,7 +131,7 @@ class Upstream:
     ) -> tuple[aiohttp.ClientResponse, Node]:
         """Send to a node that is up, and to the next where one cannot be connected to; `but` is taken last.
 
-        Raises Unreachable where none can, Lost where the answer does not begin.
+        Raises Unreachable where none can, Lost where the answer does not begin, ClientLeft where the body does not end.
         """
         causes: list[tuple[Node, BaseException]] = []
         for node in self._order(but):
@@ -144,6 +145,8 @@ class Upstream:
                 causes.append((node, error))
                 continue
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                if isinstance(error.__cause__, ClientLeft):
+                    raise error.__cause__ from None
                 if not isinstance(error, aiohttp.ServerDisconnectedError):
                     node.failed(error)
                 raise Lost(node, error) from None

@@ -14,6 +14,11 @@ import pytest
 from cluster.wire import Reply, Seen, Wire
 from proxy.asking import ANSWERS, HOT, SLOW, Got, call, fill, match, search, settings
 from proxy.running import CUT, OK, RawNode, Running, send
+from sira_es.proxy import downstream
+from sira_es.proxy.app import Proxy
+from sira_es.proxy.options import Options
+from sira_es.proxy.server import TARGET
+from sira_es.settings import Settings
 from tests.model_server import Fault, ModelServer
 
 pytestmark = pytest.mark.anyio
@@ -276,6 +281,57 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_sends_no_half_bulk
         await anyio.sleep(1)
         assert not node.seen  # it came without its end
         assert send(proxy.port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")[0].status == 200
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault_of_a_node(
+    start: Start, node_url: str
+) -> None:
+    nodes = [node_url, node_url.replace("127.0.0.1", "localhost")]
+    proxy = await started(start, {"cluster": {"url": nodes}})
+    for _ in nodes:
+        with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
+            connection.sendall(b"POST /_bulk HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\nhello")
+            await anyio.sleep(0.5)
+    await anyio.to_thread.run_sync(lambda: proxy.wait_for('"left":"client"', 10))
+    assert not any("left out" in line for line in proxy.lines)
+    figures = await anyio.to_thread.run_sync(lambda: call(f"{proxy.url}/_sira/metrics").body)
+    assert b'status="502"' not in figures
+
+
+@pytest.mark.parametrize("path", [b"/_bulk", b"/docs/_search"])
+async def test_a_client_that_stops_in_the_middle_of_its_body_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, path: bytes
+) -> None:
+    monkeypatch.setattr(downstream, "BODY_PAUSE_SECONDS", 0.2)
+    came = [{"type": "http.request", "body": b"hello", "more_body": True}]
+    began, ready, over = anyio.Event(), anyio.Event(), anyio.Event()
+    sent: list[Any] = []
+
+    async def live() -> Any:
+        if began.is_set():
+            await over.wait()
+        began.set()
+
+    async def half() -> Any:
+        if not came:
+            await over.wait()
+        return came.pop()
+
+    async def tell(message: Any) -> None:
+        ready.set()
+        sent.append(message)
+
+    with RawNode() as node:
+        proxy = Proxy(lambda: Settings.model_validate({"cluster": {"url": node.url}}), Options(), quiet=True)
+        headers = [(b"host", b"x"), (b"content-length", b"9")]
+        request = {"type": "http", "http_version": "1.1", "method": "POST", TARGET: path, "headers": headers}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(proxy, {"type": "lifespan"}, live, tell)
+            await ready.wait()
+            await proxy(request, half, tell)
+            over.set()
+        assert not node.seen
+    assert [m["status"] for m in sent if m["type"] == "http.response.start"] == [408]
 
 
 async def test_a_callers_credentials_go_with_our_look_ups_and_others_see_nothing_of_them(
