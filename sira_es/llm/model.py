@@ -147,13 +147,19 @@ class Model:
             attempt += 1
 
     async def prepare(self) -> None:
-        """Load in a thread what the first call would load: seconds of imports, some of which hold up the event loop."""
+        """Load in a thread what the first call would load: seconds of imports, some of which hold up the event loop.
+
+        Raises ModelError, of what can be told without a call.
+        """
         options = {**self._options, "model": self.name, "messages": [{"role": "user", "content": "-"}]}
 
         def load() -> None:
             asyncio.run(load_litellm().acompletion(mock_response="{}", api_key="none", drop_params=True, **options))
 
-        await asyncio.to_thread(load)
+        try:
+            await asyncio.to_thread(load)
+        except Exception as error:
+            raise self._explain(error) from None
 
     async def close(self) -> None:
         """Close the connections, which litellm pools for the process, with the last model of the process."""
@@ -292,7 +298,7 @@ class Model:
 
     def _explain(self, error: Exception) -> ModelError:
         """An error of litellm as one of ours, by class and status; its text only where no key belongs in it, masked."""
-        known, status, said = self._litellm.exceptions, _status(error), str(error)
+        known, status, said = load_litellm().exceptions, _status(error), str(error)
         if isinstance(error, known.ContextWindowExceededError) or status == 413:
             return self._error("context length", "cannot take a text of this length; use a model with a longer context")
         if isinstance(error, known.ContentPolicyViolationError):

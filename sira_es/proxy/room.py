@@ -58,7 +58,10 @@ class Room:
         if len(self.upstream.nodes) > 1:
             await self.upstream.check()
         if self.settings.llm.queries.model and not self.options.recorded:
-            await Model(self.settings.llm.queries).prepare()
+            try:
+                await Model(self.settings.llm.queries).prepare()
+            except ModelError as error:
+                log.warning("searches are served without words of a model: %s", error)
         nobody = Caller({})
         looks = (self.indices.get(index, nobody) for index in self.settings.indices)
         await asyncio.gather(*looks, return_exceptions=True)

@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from proxy.asking import call
-from proxy.running import RawNode, Running
+from proxy.running import OK, RawNode, Running
 
 Start = Callable[..., Running]
+INDEX = {"docs": {"text_fields": ["title"]}}
 
 
 def ended(folder: Path, content: dict[str, object], *options: str) -> tuple[int, list[str]]:
@@ -31,10 +32,9 @@ def ended(folder: Path, content: dict[str, object], *options: str) -> tuple[int,
 def test_a_state_folder_or_recorded_answers_that_cannot_be_used(tmp_path: Path, workers: str) -> None:
     file = tmp_path / "file"
     file.write_text("not a folder")
-    index = {"docs": {"text_fields": ["title"]}}
     model = {"queries": {"model": "openai/tiny", "api_key": "x"}}
     with RawNode() as node:
-        base: dict[str, object] = {"cluster": {"url": node.url}, "indices": index}
+        base: dict[str, object] = {"cluster": {"url": node.url}, "indices": INDEX}
         unusable = {**base, "llm": model, "state": str(file / "state")}
         for content, options, said in (
             (unusable, (), str(file / "state")),
@@ -51,6 +51,16 @@ def test_a_key_without_a_certificate(tmp_path: Path) -> None:
     code, lines = ended(tmp_path, {}, "--tls-key", str(tmp_path / "key.pem"))
     assert (code, len(lines)) == (2, 1)
     assert "--tls-cert" in lines[0]
+
+
+def test_a_model_that_there_is_not_leaves_the_proxy_ready(start: Start) -> None:
+    """Searches are served without its words, and one line says so."""
+    with RawNode(OK.replace(b"{}", b"")) as node:
+        content = {"cluster": {"url": node.url}, "indices": INDEX, "llm": {"queries": {"model": "nobody/tiny"}}}
+        proxy = start(content)
+        assert call(f"{proxy.url}/_sira/health/ready").status == 200
+        assert "model nobody/tiny does not exist there; check the name" in proxy.wait_for("without words")
+        assert not any("Traceback" in line for line in proxy.lines)
 
 
 @pytest.mark.parametrize(("listen", "host"), [("{}", "127.0.0.1"), (":{}", "0.0.0.0"), ("[::1]:{}", "[::1]")])
