@@ -10,14 +10,16 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sira_es.llm.model import Answer
 from sira_es.proxy.outcome import Outcome
 
-__all__ = ["CONTENT_TYPE_LATEST", "Metrics"]
+__all__ = ["CONTENT_TYPE_LATEST", "Metrics", "forget"]
+
+_FILES = "PROMETHEUS_MULTIPROC_DIR"
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 class Metrics:
-    """One set for the life of a process; with several workers they are added up over files (PROMETHEUS_MULTIPROC_DIR)."""
+    """One set for the life of a process; with several workers they are added up over files."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -32,11 +34,18 @@ class Metrics:
         self.tokens = Counter("sira_model_tokens", "Tokens paid for", ["direction"], registry=registry)
         self.cost = Counter("sira_model_cost_dollars", "Cost of model calls", registry=registry)
         self.breaker = Gauge(
-            "sira_model_resting", "1 while a failing model is left alone", registry=registry, multiprocess_mode="max"
+            "sira_model_resting",
+            "1 while a failing model is left alone",
+            registry=registry,
+            multiprocess_mode="livemax",
         )
         self.refused = Counter("sira_rewrites_refused", "Rewritten bodies the cluster refused", registry=registry)
         self.node = Gauge(
-            "sira_upstream_up", "1 where a node answers", ["node"], registry=registry, multiprocess_mode="min"
+            "sira_upstream_up",
+            "1 where a node answers",
+            ["node"],
+            registry=registry,
+            multiprocess_mode="livemostrecent",
         )
         self.reloads = Counter("sira_reloads", "Reloads of the configuration", ["result"], registry=registry)
         self.shadowed = Counter("sira_shadow_searches", "Searches compared unseen", ["result"], registry=registry)
@@ -67,8 +76,14 @@ class Metrics:
 
     def page(self) -> bytes:
         """All figures as Prometheus reads them."""
-        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        if _FILES not in os.environ:
             return generate_latest(self._registry)
         all_workers = CollectorRegistry()
         multiprocess.MultiProcessCollector(all_workers)  # type: ignore[no-untyped-call]
         return generate_latest(all_workers)
+
+
+def forget(process: int) -> None:
+    """Count what a process has done that has ended, but not what it was doing."""
+    if _FILES in os.environ:
+        multiprocess.mark_process_dead(process)  # type: ignore[no-untyped-call]

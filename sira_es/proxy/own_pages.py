@@ -26,8 +26,10 @@ async def own_page(room: Room, request: Request, client: Downstream, metrics: Me
     elif path == "/_sira/health/live":
         await _json(client, 200, {"status": "live"})
     elif path in {"/_sira/health", "/_sira/health/ready"}:
-        await _health(room, client, metrics)
+        await _health(room, client)
     elif path == "/_sira/metrics":
+        for node in room.upstream.nodes:
+            metrics.node.labels(node.name).set(float(node.up))
         page = metrics.page()
         headers = [(b"content-type", CONTENT_TYPE_LATEST.encode()), (b"content-length", str(len(page)).encode())]
         await client.answer(200, headers, page)
@@ -37,11 +39,9 @@ async def own_page(room: Room, request: Request, client: Downstream, metrics: Me
         await client.refuse(404, "sira_unknown", f"no such page; there are {PREFIX}health, metrics, expand")
 
 
-async def _health(room: Room, client: Downstream, metrics: Metrics) -> None:
+async def _health(room: Room, client: Downstream) -> None:
     up = await room.upstream.ping()
     status = ("ready" if room.prepared else "starting") if up else "the cluster does not answer"
-    for node in room.upstream.nodes:
-        metrics.node.labels(node.name).set(float(node.up))
     nodes = {node.name: "up" if node.up else "down" for node in room.upstream.nodes}
     await _json(client, 200 if status == "ready" else 503, {"status": status, "nodes": nodes})
 

@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sira_es.errors import ConfigurationError, SiraError
 from sira_es.proxy.downstream import Cut
+from sira_es.proxy.metrics import forget
 
 __all__ = ["TARGET", "Tls", "bind", "serve"]
 
@@ -242,6 +243,7 @@ class _Workers:
         while self._children:
             child, status = os.wait()
             self._children.discard(child)
+            forget(child)
             if not self._ending:
                 failed += 1
                 log.error("worker %d ended with status %d", child, os.waitstatus_to_exitcode(status))

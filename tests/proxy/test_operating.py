@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import socket
 import time
@@ -87,6 +89,29 @@ def test_several_processes_serve_the_same_and_add_up_their_figures(
     assert [g.expansion for g in got].count("applied") == 1
     assert figure(proxy, "sira_searches_total") == 20
     assert proxy.stop() == 0
+
+
+def test_a_process_that_was_killed_leaves_no_requests_under_way_behind(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        proxy = start({"cluster": {"url": f"http://127.0.0.1:{silent.getsockname()[1]}"}}, "--workers", "2")
+        with contextlib.ExitStack() as clients:
+            for _ in range(4):
+                client = clients.enter_context(socket.create_connection(("127.0.0.1", proxy.port)))
+                client.sendall(b"GET /_cat/health HTTP/1.1\r\nhost: x\r\n\r\n")
+            until(lambda: figure(proxy, "sira_in_flight") == 5)  # with the one that asks
+            children = Path(f"/proc/{proxy.process.pid}/task/{proxy.process.pid}/children").read_text()
+            for child in children.split():
+                os.kill(int(child), signal.SIGKILL)
+                proxy.wait_for(f"worker {child} ended")
+        until(lambda: figure(proxy, "sira_in_flight") == 1)
+
+
+def test_figures_tell_which_nodes_answer(start: Start, node_url: str) -> None:
+    proxy = start({"cluster": {"url": [node_url, "http://127.0.0.1:1"]}})
+    until(lambda: "a node is left out" in "".join(proxy.lines))
+    page = call(f"{proxy.url}/_sira/metrics").body.decode()
+    assert f'sira_upstream_up{{node="{node_url.removeprefix("http://")}"}} 1.0' in page
+    assert 'sira_upstream_up{node="127.0.0.1:1"} 0.0' in page
 
 
 def test_a_sample_of_users_is_served_and_the_others_have_the_plain_search(
