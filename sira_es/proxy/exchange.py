@@ -207,18 +207,15 @@ def _failed(item: Any) -> bool:
 
 
 def _finds_something(answer: Answer) -> bool:
-    """Whether a search found a hit, or a count is not 0; also where that cannot be told."""
+    """Whether a search found a hit, or a count is not 0; also where that cannot be told, as on a page behind the last hit."""
     found = _parsed(answer.whole or b"")
     if answer.status != 200 or not isinstance(found, dict):
         return True
-    if isinstance(found.get("count"), int):
-        return bool(found["count"])
     hits = found.get("hits")
-    if not isinstance(hits, dict):
-        return True
-    total = hits.get("total")
-    total = total.get("value") if isinstance(total, dict) else total
-    return bool(total) if isinstance(total, int) else bool(hits.get("hits", True))
+    total = hits.get("total") if isinstance(hits, dict) else found.get("count")
+    if isinstance(total, dict):
+        total = total.get("value") if total.get("relation") == "eq" else None
+    return total != 0
 
 
 def _parsed(body: bytes) -> Any:

@@ -120,6 +120,18 @@ def test_rescue_steps_in_only_where_nothing_is_found(proxy: Running, index: str)
     assert "fan" in rescued.ids
 
 
+@pytest.mark.parametrize("counted", [True, 0, False])
+@pytest.mark.parametrize("part", [{"from": 10}, {"size": 0, "aggs": {"k": {"terms": {"field": "kind"}}}}, {}])
+def test_rescue_leaves_a_part_of_what_was_found_as_it_is(
+    proxy: Running, node_url: str, index: str, counted: bool | int, part: dict[str, object]
+) -> None:
+    """A page behind the last hit, or facets alone, where the hits are not counted."""
+    body = match(HOT, track_total_hits=counted, **part)
+    plain, got = search(node_url, index, body).json, search(proxy.url, index, body, X_Sira="rescue")
+    assert got.expansion == "skipped; reason=found without"
+    assert (got.json["hits"], got.json.get("aggregations")) == (plain["hits"], plain.get("aggregations"))
+
+
 def test_counts_agree_with_searches_in_mode_recall(proxy: Running, index: str) -> None:
     found = search(proxy.url, index, match(HOT), X_Sira="recall")
     counted = call(f"{proxy.url}/{index}/_count", "POST", match(HOT), X_Sira="recall")
