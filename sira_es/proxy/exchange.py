@@ -57,7 +57,8 @@ class Answer:
 class Exchange:
     """One search. `settled` is called with each rewritten search and what the cluster made of it, where that is known.
 
-    It refused one that it took only as the caller sent it; one refused either way is the caller's affair.
+    It refused one that it took only as the caller sent it; one refused either way is the caller's affair, unless the
+    cluster may be busy: then it is spared the second try for a while.
     """
 
     def __init__(
@@ -111,8 +112,10 @@ class Exchange:
         for r in self._plan.changed:
             if r.position not in failing:
                 self._tell(r, "taken")
+            elif not failing[r.position]:
+                self._tell(r, "unsure")
             elif r.position not in still:
-                self._tell(r, "refused" if failing[r.position] else "unsure")
+                self._tell(r, "refused")
 
     async def _rescued(self, wider: bytes) -> Answer:
         own = await self._own()

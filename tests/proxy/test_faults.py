@@ -137,6 +137,25 @@ async def test_a_search_that_only_was_too_much_at_the_moment_is_soon_rewritten_a
         assert (await ask(proxy.url, index, match(HOT))).expansion == "cached"
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        http(503, b"{}"),
+        http(429, b"{}"),
+        http(200, b'{"_shards": {"total": 2, "successful": 1, "failed": 1}, "hits": {"hits": []}}'),
+    ],
+)
+async def test_a_cluster_that_can_do_no_more_is_not_asked_twice_for_each_search(
+    start: Start, node_url: str, index: str, recorded: str, answer: bytes
+) -> None:
+    with RawNode(answer, relay=node_url) as node:
+        proxy = await started(start, settings(node.url, index), "--recorded", recorded)
+        assert (await ask(proxy.url, index, match(HOT))).expansion == "failed; reason=refused"
+        for _ in range(3):
+            assert (await ask(proxy.url, index, match(HOT))).expansion == "skipped; reason=refused before"
+        assert len(node.seen) == 2 + 3
+
+
 async def test_what_hits_hold_is_taken_for_no_failure(start: Start, node_url: str, index: str, recorded: str) -> None:
     hit = {"_id": "1", "_source": {"error": "x", "status": 400, "_shards": {"total": 3, "failed": 3}}}
     with RawNode(hits(hits={"hits": [hit]}), relay=node_url) as node:
