@@ -241,6 +241,8 @@ class AsyncSira(Documents):
         if cached is not None and time.monotonic() - cached[0] < TARGET_SECONDS:
             return cached[1]
         found = list((await (await self.cluster()).request("GET", f"/{segment(index)}")).values())
+        if not found:
+            raise InputError(f"no index matches '{index}'; create one, or correct the name")
         with expected(f"the mapping of '{index}'"):
             each = [fields_of(i["mappings"], i.get("settings")) for i in found]
         fields = functools.reduce(Fields.common, each)

@@ -83,6 +83,14 @@ def test_an_index_without_configuration_passes(proxy: Running, node_url: str, in
         assert passed.expansion == "skipped; reason=not configured"
 
 
+def test_a_pattern_that_no_index_matches_says_so(start: Start, node_url: str, index_name: str, recorded: str) -> None:
+    pattern = f"{index_name}-*"
+    proxy = start(settings(node_url, pattern), "--recorded", recorded)
+    assert search(proxy.url, pattern, match(HOT)).expansion == "failed; reason=index look-up"
+    why = call(f"{proxy.url}/_sira/expand?index={pattern}&q=laptop").json["error"]["reason"]
+    assert f"no index matches '{pattern}'; create one, or correct the name" in why
+
+
 def test_a_request_can_ask_for_the_plain_search(proxy: Running, node_url: str, index: str) -> None:
     """tobi/qmd#622: an off switch for each request."""
     plain = search(node_url, index, match(HOT))
