@@ -24,6 +24,7 @@ _NOT_RETURNED = _HOP_BY_HOP | {b"x-sira-expansion"}
 # What decides on which documents a caller may see. It goes out with our own look-ups, in place of our credentials.
 _SIGN_IN = (
     "authorization",
+    "es-client-authentication",
     "es-secondary-authorization",
     "es-security-runas-user",
     "opendistro_security_impersonate_as",
@@ -33,6 +34,9 @@ _SIGN_IN = (
     "x-proxy-roles",
     "cookie",
 )
+_ATTRIBUTE = "x-proxy-ext-"
+"""How headers begin that tell more of who asks; a user may see the documents of one tenant, or team."""
+
 _SINGLE = frozenset(name.encode() for name in _SIGN_IN if name != "cookie") | {b"host"}
 """What may be given once: of several the cluster might take another than we do. A cookie may come in parts (RFC 9113)."""
 
@@ -117,6 +121,7 @@ class Request:
         if "cookie" in given:
             given["cookie"] = "; ".join(value for name, value in self._headers if name == "cookie")
         names = [name for name in _SIGN_IN if name in given]
+        names += sorted(name for name in given if name.startswith(_ATTRIBUTE))
         if "x-proxy-user" in given and "x-forwarded-for" in given:
             names.append("x-forwarded-for")  # proxy authentication trusts the first by the second
         return Caller({name: given[name] for name in names})
@@ -130,11 +135,11 @@ def _forwarded(raw: RawHeaders) -> RawHeaders:
             named |= {token.strip().lower() for token in value.split(b",")}
         elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
             raise BadRequest("no transfer encoding but chunked is understood")
-        elif name in _SINGLE:
+        elif name in _SINGLE or name.startswith(_ATTRIBUTE.encode()):
             if name in single:
                 raise BadRequest(f"there is more than one {name.decode().title()} header")
             single.add(name)
-    if named & _KEPT:
+    if named & _KEPT or any(name.startswith(_ATTRIBUTE.encode()) for name in named):
         raise BadRequest("the Connection header names a header that must reach the cluster")
     left_out = _NOT_FORWARDED | named if named else _NOT_FORWARDED
     return [(name, value) for name, value in raw if name not in left_out]
