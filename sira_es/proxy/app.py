@@ -225,12 +225,13 @@ class Proxy:
         self._metrics.requests.labels(kind, str(client.status)).inc()
         if self._log is None:
             return
+        path = scope[TARGET].partition(b"?")[0].decode("utf-8", "replace")
         more = {"expansion": told(outcomes)} if outcomes and kind != "passed" else {}
         if client.left:
             more["left"] = "client"
         self._log.line(
             method=scope["method"],
-            path=scope[TARGET].partition(b"?")[0].decode("utf-8", "replace"),
+            path=path if path.startswith("/") else "",  # what is no path may hold credentials
             status=client.status,
             bytes=client.sent,
             ms=round(1000 * seconds, 2),

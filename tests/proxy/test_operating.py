@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from proxy.asking import HOT, SLOW, call, match, search, settings
-from proxy.running import Running, read_message
+from proxy.running import Running, read_message, send
 
 Start = Callable[..., Running]
 
@@ -45,6 +45,15 @@ def test_figures_and_log_tell_outcomes_and_no_text(start: Start, node_url: str, 
     assert [line["expansion"] for line in lines] == ["applied", "cached", "skipped; reason=query in the URL"]
     assert {line["path"] for line in lines} == {f"/{index}/_search"}
     assert not any("laptop" in line or "secretword" in line for line in proxy.lines)
+
+
+def test_credentials_in_a_target_that_is_refused_are_not_logged(start: Start, node_url: str) -> None:
+    proxy = start({"cluster": {"url": node_url}})
+    for target in (b"http://anna:secret@elsewhere.example/a", b"anna:secret@elsewhere.example:443"):
+        method = b"GET" if target.startswith(b"http") else b"CONNECT"
+        assert send(proxy.port, method + b" " + target + b" HTTP/1.1\r\nhost: x\r\n\r\n")[0].status == 400
+    until(lambda: len(proxy.requests) == 2)
+    assert not any("secret" in line for line in proxy.lines)
 
 
 def test_sighup_reads_the_configuration_again_and_a_wrong_one_changes_nothing(
