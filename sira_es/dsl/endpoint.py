@@ -29,7 +29,7 @@ def endpoint(method: str, target: str) -> Endpoint | None:
     if method not in {"GET", "POST"} or len(parts) > 2:
         return None
     index = unquote(parts[0]) if len(parts) == 2 else ""
-    params = dict(parse_qsl(query, keep_blank_values=True))
+    params = dict(parse_qsl(query.replace(";", "&"), keep_blank_values=True))  # as engines separate them
     if index.startswith("_") and index != "_all":
         return None
     match parts[-1]:

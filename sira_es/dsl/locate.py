@@ -169,7 +169,8 @@ def _refused(text: str, root: Node, params: Mapping[str, str], explained: bool) 
     return None
 
 
-_SCORED_FACETS = re.compile(r'"(?:top_hits|sampler|diversified_sampler)"|_score\b')
+_SCORED_FACETS = re.compile(r'"(?:top_hits|sampler|diversified_sampler)"|(?<!\w)_score\b|\\u00[4-7]')
+"""Names that may stand there as numbers, too: 005f is an underscore."""
 
 
 def _true(root: Node, params: Mapping[str, str], key: str) -> bool:

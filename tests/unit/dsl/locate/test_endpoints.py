@@ -14,6 +14,7 @@ from sira_es.dsl.endpoint import Endpoint, endpoint
         ("/shop/_search", Endpoint("search", "shop", {})),
         ("/shop,faq*/_search?size=5&sort=a%3Aasc", Endpoint("search", "shop,faq*", {"size": "5", "sort": "a:asc"})),
         ("/%3Clogs-%7Bnow%7D%3E/_search?explain", Endpoint("search", "<logs-{now}>", {"explain": ""})),
+        ("/shop/_search?pretty;explain=true&x=%3B", Endpoint("search", "shop", {"pretty": "", "explain": "true", "x": ";"})),
         ("/_all/_search", Endpoint("search", "_all", {})),
         ("/shop/_msearch?", Endpoint("msearch", "shop", {})),
         ("/shop/_count", Endpoint("count", "shop", {"size": "0"})),

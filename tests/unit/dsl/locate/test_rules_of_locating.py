@@ -10,7 +10,7 @@ import pytest
 
 from rewriting_examples import FIELDS, found, located, passes
 from sira_es.dsl.fields import Fields
-from sira_es.dsl.locate import Group
+from sira_es.dsl.locate import Group, Located, Passed, Reason, locate
 
 MATCH: dict[str, Any] = {"match": {"title": "laser printer"}}
 
@@ -405,6 +405,17 @@ def test_min_score_passes_as_more_hits_would_get_over_it() -> None:
 def test_aggregations_that_depend_on_scores_pass(aggs: dict[str, Any]) -> None:
     assert passes({"query": MATCH, "aggs": aggs}) == "aggregation by score"
     assert passes({"query": MATCH, "aggregations": aggs}) == "aggregation by score"
+
+
+def test_an_aggregation_whose_name_is_written_in_numbers_passes() -> None:
+    body = json.dumps({"query": MATCH, "aggs": {"a": {"top_hits": {}}}}).replace("top_hits", r"top\u005fhits")
+    assert locate(body.encode(), FIELDS) == Passed(Reason.SCORED_FACETS)
+    script = json.dumps({"query": MATCH, "aggs": {"a": {"max": {"script": "doc['a'].value > 1"}}}})
+    assert isinstance(locate(script.replace(">", r"\u003e").encode(), FIELDS), Located)
+
+
+def test_a_field_that_is_only_called_a_score_is_no_hindrance() -> None:
+    assert group(MATCH, aggs={"ratings": {"terms": {"field": "review_score"}}})
 
 
 def test_other_aggregations_are_no_hindrance() -> None:
