@@ -157,8 +157,10 @@ class Proxy:
             if not client.left:
                 await client.refuse(408, "sira_request_timeout", "the rest of the body did not come")
         except asyncio.CancelledError:
+            if client.started and not client.left:
+                raise Cut from None
             if not client.left:
-                raise
+                await client.refuse(502, "sira_stopped", "it was stopped before the cluster answered")
         except Cut:
             raise
         except Exception as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -317,40 +319,77 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault_of_a_n
     assert b'status="502"' not in figures
 
 
+@asynccontextmanager
+async def in_process(url: str) -> AsyncIterator[Proxy]:
+    """A proxy in this process."""
+    proxy = Proxy(lambda: Settings.model_validate({"cluster": {"url": url}}), Options(), quiet=True)
+    started, over = anyio.Event(), anyio.Event()
+    begun = False
+
+    async def next_step() -> None:
+        nonlocal begun
+        if begun:
+            await over.wait()
+        begun = True
+
+    async def tell(message: Any) -> None:
+        started.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(proxy, {"type": "lifespan"}, next_step, tell)
+        await started.wait()
+        yield proxy
+        over.set()
+
+
+class Client:
+    """One request to a proxy in this process; a body of nine bytes comes, or nothing after the first."""
+
+    def __init__(self, path: bytes, *, whole: bool) -> None:
+        self.answers: list[Any] = []
+        headers = [(b"host", b"x"), (b"content-length", b"9")]
+        self._request = {"type": "http", "http_version": "1.1", "method": "POST", TARGET: path, "headers": headers}
+        self._came = [{"type": "http.request", "body": b"{       }"[: 9 if whole else 1], "more_body": not whole}]
+
+    async def ask(self, proxy: Proxy) -> None:
+        await proxy(self._request, self._receive, self._take)
+
+    @property
+    def statuses(self) -> list[int]:
+        return [answer["status"] for answer in self.answers if "status" in answer]
+
+    async def _receive(self) -> Any:
+        return self._came.pop() if self._came else await anyio.sleep_forever()
+
+    async def _take(self, message: Any) -> None:
+        self.answers.append(message)
+
+
 @pytest.mark.parametrize("path", [b"/_bulk", b"/docs/_search"])
 async def test_a_client_that_stops_in_the_middle_of_its_body_is_told_so(
     monkeypatch: pytest.MonkeyPatch, path: bytes
 ) -> None:
     monkeypatch.setattr(downstream, "BODY_PAUSE_SECONDS", 0.2)
-    came = [{"type": "http.request", "body": b"hello", "more_body": True}]
-    began, ready, over = anyio.Event(), anyio.Event(), anyio.Event()
-    sent: list[Any] = []
-
-    async def live() -> Any:
-        if began.is_set():
-            await over.wait()
-        began.set()
-
-    async def half() -> Any:
-        if not came:
-            await over.wait()
-        return came.pop()
-
-    async def tell(message: Any) -> None:
-        ready.set()
-        sent.append(message)
-
+    client = Client(path, whole=False)
     with RawNode() as node:
-        proxy = Proxy(lambda: Settings.model_validate({"cluster": {"url": node.url}}), Options(), quiet=True)
-        headers = [(b"host", b"x"), (b"content-length", b"9")]
-        request = {"type": "http", "http_version": "1.1", "method": "POST", TARGET: path, "headers": headers}
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(proxy, {"type": "lifespan"}, live, tell)
-            await ready.wait()
-            await proxy(request, half, tell)
-            over.set()
+        async with in_process(node.url) as proxy:
+            await client.ask(proxy)
         assert not node.seen
-    assert [m["status"] for m in sent if m["type"] == "http.response.start"] == [408]
+    assert client.statuses == [408]
+
+
+@pytest.mark.parametrize("path", [b"/_bulk", b"/docs/_search"])
+async def test_a_request_that_does_not_end_before_the_proxy_does_is_told_so(path: bytes) -> None:
+    """With a status at which a load balancer asks elsewhere."""
+    client = Client(path, whole=True)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        async with in_process(f"http://127.0.0.1:{silent.getsockname()[1]}") as proxy:
+            asking = asyncio.ensure_future(client.ask(proxy))
+            await anyio.sleep(0.3)
+            asking.cancel()
+            await asyncio.wait([asking])
+    assert client.statuses == [502]
+    assert b"sira_stopped" in client.answers[-1]["body"]
 
 
 async def test_a_callers_credentials_go_with_our_look_ups_and_others_see_nothing_of_them(
