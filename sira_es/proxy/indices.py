@@ -61,7 +61,7 @@ class Indices:
                     self._ask(key, caller)
                 return known
             if age < RETRY_SECONDS:
-                raise known
+                raise known.with_traceback(None)  # else it would hold everybody who was told so, with his request
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 return await asyncio.shield(self._ask(key, caller))

@@ -103,6 +103,23 @@ def test_ten_thousand_idle_connections_hinder_nobody(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
 
 
+def test_searches_of_an_index_that_there_is_not_are_not_held(node_url: str, index_name: str, tmp_path: Path) -> None:
+    """What its look-up came to is remembered for seconds; not for whom."""
+    body = b'{"query":{"match":{"title":"laptop bag"}},"ext":"%s"}' % (200_000 * b"x")
+    search = b"POST /%s/_search HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (index_name.encode(), len(body))
+    with (
+        Running(tmp_path, settings(node_url, index_name)) as proxy,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as connection,
+        connection.makefile("rb") as stream,
+    ):
+        for i in range(220):
+            connection.sendall(search + body)
+            assert read_message(stream).header(b"x-sira-expansion") == b"failed; reason=index look-up"
+            if i == 20:
+                before = memory(proxy)
+        assert memory(proxy) < before + 10
+
+
 @pytest.mark.parametrize("count", [2000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_memory_and_files_stay_flat(node_url: str, index_name: str, tmp_path: Path, count: int) -> None:
     fill(node_url, index_name)
