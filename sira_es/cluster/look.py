@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sira_es.cluster.connect import Cluster, expected, segment
-from sira_es.cluster.target import FieldInfo, text_fields_of
+from sira_es.cluster.target import FieldInfo, multi_fields, text_fields_of
 from sira_es.errors import UnsupportedError
 
 __all__ = ["Look", "look_at"]
@@ -44,11 +44,15 @@ async def look_at(cluster: Cluster, name: str) -> Look:
         raise UnsupportedError(f"'{name}' has no text field; sira-es adds words beside text, so it needs one")
     names = {f.name for f in fields}
     fields = tuple(f for f in fields if f.name.rpartition(".")[0] not in names)
-    body = {"size": SAMPLE, "_source": [f.name for f in fields]}
+    mappings = await cluster.request("GET", f"/{segment(name)}/_mapping")
+    with expected(f"the mapping of '{name}'"):
+        multi = {n for index in mappings.values() for n in multi_fields(index["mappings"])}
+    held = {f.name: f.name.rpartition(".")[0] if f.name in multi else f.name for f in fields}
+    body = {"size": SAMPLE, "_source": list(held.values())}
     answer = await cluster.request("POST", f"/{segment(name)}/_search", body=body)
     with expected(f"a sample of '{name}'"):
         sample = tuple(h["_source"] for h in answer["hits"]["hits"] if "_source" in h)
-    words = {f.name: _words(sample, f.name) for f in fields}
+    words = {f.name: _words(sample, held[f.name]) for f in fields}
     prose = [f for f in fields if words[f.name] >= 2] or fields
     chosen = sorted(sorted(prose, key=lambda f: -words[f.name])[:MOST_FIELDS], key=lambda f: words[f.name])
     language = LANGUAGES.get(chosen[-1].analyzer, "")

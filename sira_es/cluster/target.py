@@ -25,6 +25,7 @@ __all__ = [
     "FieldInfo",
     "Target",
     "describe",
+    "multi_fields",
     "text_fields_of",
 ]
 
@@ -61,7 +62,7 @@ class ConcreteIndex:
     update. `blocked` names what keeps the index from being written or read, empty where nothing does. `most_hits` is the
     largest page of a search. `fields` are the asked text fields that this index has. `has_enriched` and `has_sira`: our
     fields are mapped, with the right types. `pattern`: the read field whose analyzers `enriched_terms` gets, where that
-    is the only searched field.
+    is the only searched field. `multi_fields` are the names of those that have the values of the field above them.
     """
 
     name: str
@@ -77,6 +78,7 @@ class ConcreteIndex:
     has_enriched: bool = False
     has_sira: bool = False
     pattern: FieldInfo | None = None
+    multi_fields: frozenset[str] = field(default=frozenset(), repr=False)
 
     def field(self, name: str) -> FieldInfo | None:
         return next((f for f in self.fields if f.name == name), None)
@@ -123,6 +125,11 @@ class Target:
     def most_hits(self) -> int:
         """The largest page of a search over all indices."""
         return min((i.most_hits for i in self.indices), default=10_000)
+
+    def keys_of(self, fields: Sequence[str]) -> list[str]:
+        """The keys of a `_source` that hold the values of these fields: of a multi-field, that of the field above it."""
+        held = (f.rpartition(".")[0] if f in i.multi_fields else f for i in self.indices for f in fields)
+        return list(dict.fromkeys(held))
 
     @property
     def has_enriched(self) -> bool:
@@ -278,6 +285,7 @@ def _index(
         has_enriched=ENRICHED in found,
         has_sira=_has_sira(mapping),
         pattern=found.get(pattern),
+        multi_fields=frozenset(multi_fields(mapping)),
     )
 
 
@@ -343,6 +351,13 @@ def _walk(
         yield name, mapping, inside
         yield from _walk(mapping.get("properties", {}), f"{name}.", inside)
         yield from _walk(mapping.get("fields", {}), f"{name}.", inside)
+
+
+def multi_fields(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The names of the multi-fields in a mapping, such as `title.english`."""
+    for key, inner in mapping.get("properties", {}).items():
+        yield from (f"{prefix}{key}.{name}" for name in inner.get("fields", {}))
+        yield from multi_fields(inner, f"{prefix}{key}.")
 
 
 def _ours(name: str) -> bool:

@@ -248,7 +248,7 @@ class Enrichment:
         self, target: Target, query: Mapping[str, Any], part: tuple[int, int]
     ) -> AsyncGenerator[list[Hit], None]:
         """The documents as a run reads them: what the model is shown, and what we wrote before."""
-        source = [*self._page.fields, SIRA, ENRICHED]
+        source = [*self._target.keys_of(self._page.fields), SIRA, ENRICHED]
         return scan(self._cluster, target, query=query, source=source, part=part, **self._scan)  # type: ignore[arg-type]
 
     async def _each_page(
@@ -315,7 +315,9 @@ class Enrichment:
         return failed is not None and failed == self._page.hash_of(hit.source)
 
     async def _write(self, pairs: Sequence[tuple[Hit, Enriched]]) -> dict[tuple[str, str], Outcome]:
-        return await write(self._cluster, pairs, fields=self._page.fields, hash_of=self._page.hash_of)
+        return await write(
+            self._cluster, pairs, keys=self._target.keys_of(self._page.fields), hash_of=self._page.hash_of
+        )
 
     def _entry(self, hit: Hit, result: Enriched, outcome: Outcome | None) -> Entry:
         if outcome is None and result.fields is None:

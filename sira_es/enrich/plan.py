@@ -109,7 +109,11 @@ def _prices(model: Model | None) -> list[str]:
 
 async def _sample(cluster: Cluster, target: Target, page: PageEnricher, query: Mapping[str, Any]) -> _Sample:
     random = {"function_score": {"query": query, "random_score": {"seed": 7, "field": "_seq_no"}}}
-    body = {"size": min(SAMPLE, target.most_hits), "_source": [*page.fields, SIRA, ENRICHED], "query": random}
+    body = {
+        "size": min(SAMPLE, target.most_hits),
+        "_source": [*target.keys_of(page.fields), SIRA, ENRICHED],
+        "query": random,
+    }
     answer = await cluster.request("POST", f"/{segment(target.name)}/_search", body=body)
     with expected(f"a sample of '{target.name}'"):
         prompts = [page.prompts(h["_id"], h.get("_source") or {}) for h in answer["hits"]["hits"]]

@@ -31,10 +31,13 @@ async def write(
     cluster: Cluster,
     pairs: Sequence[tuple[Hit, Enriched]],
     *,
-    fields: Sequence[str],
+    keys: Sequence[str],
     hash_of: Callable[[Mapping[str, Any]], str],
 ) -> dict[tuple[str, str], Outcome]:
-    """Write, and where somebody else wrote first read again and retry while the text is still the same."""
+    """Write, and where somebody else wrote first read again and retry while the text is still the same.
+
+    `keys` of a `_source` hold the text.
+    """
     outcomes: dict[tuple[str, str], Outcome] = {}
     left = list(pairs)
     for _ in range(CONFLICT_TRIES):
@@ -43,7 +46,7 @@ async def write(
         results = await update(cluster, [Change(h, dict(r.fields or {})) for h, r in left])
         outcomes.update({(h.index, h.id): o for (h, _), o in zip(left, results, strict=True)})
         conflicts = [p for p, o in zip(left, results, strict=True) if o.status == "conflict"]
-        fresh = await reread(cluster, [h for h, _ in conflicts], source=[*fields, SIRA, ENRICHED])
+        fresh = await reread(cluster, [h for h, _ in conflicts], source=[*keys, SIRA, ENRICHED])
         left = [
             (now, r)
             for (_, r), now in zip(conflicts, fresh, strict=True)

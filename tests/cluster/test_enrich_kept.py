@@ -98,6 +98,20 @@ async def test_nested_text_is_read_and_its_words_may_be_added_at_the_root(
     assert others(after) == held["1"]
 
 
+async def test_values_of_a_multi_field_are_read_where_the_field_above_it_is_not_searched(
+    wired: Cluster, index_name: str, tmp_path: Path
+) -> None:
+    title = {"type": "keyword", "fields": {"english": {"type": "text", "analyzer": "english"}}}
+    await make_index(wired, index_name, mappings={"properties": {"title": title, "body": {"type": "text"}}})
+    await fill(wired, index_name, {"1": {"title": "fan", "other": "x"}, "2": {"title": "old"}})
+    bench = Bench(wired, index_name, tmp_path, IndexSettings(text_fields=["body", "title.english"]))
+    report = await (await bench.job(recorded({"1": answer("noise"), "2": answer("dust")}))).run()
+    assert report.enriched == 2
+    await wired.request("POST", f"/{index_name}/_update/2", params={"refresh": True}, body={"doc": {"title": "new"}})
+    report = await (await bench.job(recorded({"2": answer("soot")}))).run()
+    assert (report.done, (await sources(wired, index_name))["2"]["enriched_terms"]) == (1, ["soot"])
+
+
 async def test_chinese_phrases_of_two_characters_survive(wired: Cluster, index_name: str, tmp_path: Path) -> None:
     mapping = {"properties": {"body": {"type": "text", "analyzer": "cjk"}}}
     await make_index(wired, index_name, mappings=mapping)

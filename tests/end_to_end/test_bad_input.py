@@ -130,6 +130,18 @@ def test_init_names_what_it_leaves_out_and_proposes_no_multi_field(
     assert cli("doctor", "--index", index_name, "-c", output).code == 0
 
 
+def test_init_finds_text_that_only_a_multi_field_analyses(
+    cli: Cli, index_name: str, node_url: str, tmp_path: Path
+) -> None:
+    title = {"type": "keyword", "fields": {"english": {"type": "text", "analyzer": "english"}}}
+    mappings = {"properties": {"title": title, "code": {"type": "text"}}}
+    call_node(node_url, "PUT", f"/{index_name}", {"mappings": mappings})
+    call_node(node_url, "PUT", f"/{index_name}/_doc/1?refresh=true", {"code": "x1", "title": "loud fan"})
+    output = tmp_path / "new.yml"
+    assert cli("init", "--index", index_name, "--url", node_url, "--output", output).code == 0
+    assert "text_fields: [title.english]" in output.read_text()
+
+
 def test_missing_index_names_the_nearest(cli: Cli, write_config: Config, three: str) -> None:
     config = write_config(three + "x")
     one_line(cli("search", "x", "--index", three + "x", "-c", config), 2, three)
