@@ -78,15 +78,17 @@ async def update(cluster: Cluster, changes: Sequence[Change]) -> list[Outcome]:
     """Write our fields into documents, each only if it is still as it was read. One outcome a change, in their order.
 
     Where the cluster runs no scripts, removing sets the fields to null. Items for which the cluster stays too busy or
-    away are "failed". Raises ClusterRefused where a whole request is refused (credentials, privileges), ValueError for
-    other fields.
+    away are "failed". Nothing is written where our fields are not mapped ("conflict"): the cluster would map them by
+    guess. Raises ClusterRefused where a whole request is refused (credentials, privileges), ValueError for other fields.
     """
     for change in changes:
         if change.doc is not None and not set(change.doc) <= set(_OURS):
             raise ValueError(f"only {' and '.join(_OURS)} may be written, not {sorted(set(change.doc) - set(_OURS))}")
-    gone = {i for i in {c.hit.index for c in changes} if not await _exists(cluster, i)}
-    outcomes = [Outcome(c.hit.index, c.hit.id, "missing", "the index is gone") for c in changes]
-    present = [i for i, c in enumerate(changes) if c.hit.index not in gone]
+    mapped = {index: await _maps_ours(cluster, index) for index in {c.hit.index for c in changes}}
+    outcomes = [_unsent(c.hit, gone=mapped[c.hit.index] is None) for c in changes]
+    present = [
+        i for i, c in enumerate(changes) if mapped[c.hit.index] or (c.doc is None and mapped[c.hit.index] is not None)
+    ]
     results = await _send(cluster, [_update_lines(changes[i].hit, _body(changes[i])) for i in present])
     unscripted = []
     for i, result in zip(present, results, strict=True):
@@ -109,7 +111,7 @@ async def index_documents(
 
     Raises InputError where the index does not exist, ClusterRefused where a whole request is refused.
     """
-    if not await _exists(cluster, index):
+    if await _maps_ours(cluster, index) is None:
         raise InputError(f"no index '{index}' at {cluster.url}; create it first")
     done: set[str] = set()
     failed: list[Outcome] = []
@@ -245,15 +247,25 @@ async def _bulk(cluster: Cluster, items: Sequence[bytes]) -> list[_Result]:
         return [_Result(a["status"], a.get("result", ""), *cause_of(a.get("error"))) for a in found]
 
 
-async def _exists(cluster: Cluster, index: str) -> bool:
-    """Asked before every update: a bulk update on an index that is gone would create it, empty."""
+def _unsent(hit: Hit, *, gone: bool) -> Outcome:
+    if gone:
+        return Outcome(hit.index, hit.id, "missing", "the index is gone")
+    return Outcome(hit.index, hit.id, "conflict", "the index was made anew, without our fields")
+
+
+async def _maps_ours(cluster: Cluster, index: str) -> bool | None:
+    """Whether an index maps our fields; None where there is no such index.
+
+    Asked before every bulk request: that would create an index that is gone, and add fields to one that was made anew.
+    """
     try:
-        await cluster.request("GET", f"/{segment(index)}", params={"filter_path": "none"})  # HEAD would not say why
+        found = await cluster.request("GET", f"/{segment(index)}/_mapping/field/{SIRA}.source_hash")
     except ClusterRefused as error:
         if error.status == 404:
-            return False
+            return None
         raise
-    return True
+    with expected(f"the mapping of '{index}'"):
+        return bool((found or {}).get(index, {}).get("mappings"))
 
 
 def _update_lines(hit: Hit, body: Mapping[str, Any]) -> bytes:

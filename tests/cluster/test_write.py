@@ -132,9 +132,24 @@ async def test_an_index_that_is_gone_is_not_made_again(cluster: Cluster, index_n
         await cluster.request("GET", f"/{index_name}-gone")
 
 
+async def test_an_index_made_anew_gets_no_fields_that_the_cluster_would_map_by_guess(
+    cluster: Cluster, index_name: str
+) -> None:
+    hits = await documents(cluster, index_name, 2)
+    await cluster.request("DELETE", f"/{index_name}")
+    await make_index(cluster, index_name)
+    await fill(cluster, index_name, 2)
+    outcomes = await update(cluster, enriched(hits))
+    assert statuses(outcomes) == ["conflict", "conflict"]
+    assert "made anew" in outcomes[0].reason
+    mapping = await cluster.request("GET", f"/{index_name}/_mapping")
+    assert list(mapping[index_name]["mappings"]["properties"]) == ["body"]
+
+
 async def test_a_document_with_routing_is_found(cluster: Cluster, index_name: str) -> None:
     mappings = {"_routing": {"required": True}, "properties": {"body": {"type": "text"}}}
     await make_index(cluster, index_name, shards=3, mappings=mappings)
+    await ensure_fields(cluster, await describe(cluster, index_name, ["body"]), "body")
     for routing in ("a", "b", "c"):
         await fill(cluster, index_name, {f"of-{routing}": {"body": "x"}}, routing=routing)
     assert statuses(await update(cluster, enriched(await read_again(cluster, index_name)))) == ["updated"] * 3
@@ -148,14 +163,6 @@ async def test_a_refused_item_is_told_and_the_others_are_written(cluster: Cluste
     assert statuses(outcomes) == ["updated", "failed", "updated"]
     assert "parsing_exception" in outcomes[1].reason
     assert "\n" not in outcomes[1].reason
-
-
-async def test_a_strict_index_without_our_fields_refuses_each_document(cluster: Cluster, index_name: str) -> None:
-    await make_index(cluster, index_name, mappings={"dynamic": "strict", "properties": {"body": {"type": "text"}}})
-    await fill(cluster, index_name, 2)
-    outcomes = await update(cluster, enriched(await read_again(cluster, index_name)))
-    assert statuses(outcomes) == ["failed", "failed"]
-    assert outcomes[0].reason.startswith("strict_dynamic_mapping_exception: ")
 
 
 async def test_a_full_disk_is_a_failure_and_not_waited_for(wired: Cluster, wire: Wire, index_name: str) -> None:
