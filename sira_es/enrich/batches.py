@@ -229,7 +229,7 @@ class Batching:
                 self.store.put(key, reply.answer)
                 kept[key] = reply.answer
             elif reply.answer is not None:
-                outcomes[key] = "unusable answer"
+                outcomes[key] = reply.reason or "unusable answer"
         for key in self.notes.settle(noted.token, outcomes):
             if (answer := asked[key].answer) is not None:
                 self.job.book(self._budget, answer)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sira_es.cluster.cache import Cache
 from sira_es.errors import ModelError
 from sira_es.expand.breaker import Breaker
-from sira_es.llm.model import Answer, AnswerSource, Prompt
+from sira_es.llm.model import Answer, AnswerSource, Prompt, UselessAnswerError
 
 __all__ = ["Guarded"]
 
@@ -70,9 +70,8 @@ class Guarded:
         try:
             answer = await self._source.ask(prompt)
             if not self._usable(prompt, answer):
-                raise ModelError(
-                    f"model {self.name} gave an answer without a word that could be used", reason="unusable answer"
-                )
+                problem = f"model {self.name} gave an answer without a word that could be used"
+                raise UselessAnswerError(problem, reason="unusable answer", answer=answer)
         except ModelError as error:
             self._remember(key, error, before)
             raise

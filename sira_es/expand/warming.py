@@ -11,7 +11,7 @@ from typing import Any
 
 from sira_es.errors import ModelError
 from sira_es.expand.skip import Skip
-from sira_es.llm.model import Answer
+from sira_es.llm.model import Answer, UselessAnswerError
 
 __all__ = ["Warmed", "warm"]
 
@@ -103,16 +103,21 @@ def _with(report: Warmed, outcome: Answer | Skip | ModelError | None) -> Warmed:
     if isinstance(outcome, Skip):
         return replace(report, skipped=_more(report.skipped, outcome.why.value))
     if isinstance(outcome, ModelError):
+        report = _paid(report, outcome.answer) if isinstance(outcome, UselessAnswerError) else report
         return replace(report, failed=_more(report.failed, outcome.reason), problem=report.problem or str(outcome))
     if outcome.source == "store":
         return replace(report, known=report.known + 1)
-    paid = outcome.source == "model"
+    return replace(_paid(report, outcome), new=report.new + 1)
+
+
+def _paid(report: Warmed, answer: Answer) -> Warmed:
+    if answer.source != "model":
+        return report
     return replace(
         report,
-        new=report.new + 1,
-        tokens=report.tokens + (outcome.prompt_tokens + outcome.completion_tokens if paid else 0),
-        cost=report.cost + (outcome.cost or 0.0 if paid else 0.0),
-        unpriced=report.unpriced + (paid and outcome.cost is None),
+        tokens=report.tokens + answer.prompt_tokens + answer.completion_tokens,
+        cost=report.cost + (answer.cost or 0.0),
+        unpriced=report.unpriced + (answer.cost is None),
     )
 
 

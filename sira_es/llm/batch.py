@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import orjson
 
 from sira_es.errors import ConfigurationError, ModelError
-from sira_es.llm.model import ATTEMPTS, LONGEST_REST, OPTIONS, Answer, Model, Prompt, load_litellm
+from sira_es.llm.model import ATTEMPTS, LONGEST_REST, OPTIONS, Answer, Model, Prompt, UselessAnswerError, load_litellm
 
 __all__ = ["BATCH_REASONS", "Batch", "BatchModel", "Reply"]
 
@@ -71,7 +71,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """How one question ended: with an answer, or for a reason without one."""
+    """How one question ended: with an answer, or for a reason without one that is of use."""
 
     key: str
     answer: Answer | None
@@ -246,8 +246,8 @@ class BatchModel(Model):
         if getattr(response, "status_code", None) == 200:
             try:
                 return Reply(key, self._read(body))
-            except ModelError as error:
-                return Reply(key, None, error.reason)
+            except UselessAnswerError as error:
+                return Reply(key, error.answer, error.reason)
             except (TypeError, ValueError):
                 return Reply(key, None, "unusable answer")
         said = getattr(row, "error", None) or getattr(body, "error", None)

@@ -20,7 +20,7 @@ import ssl
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Protocol
@@ -39,6 +39,7 @@ __all__ = [
     "AnswerSource",
     "Model",
     "Prompt",
+    "UselessAnswerError",
     "estimate_tokens",
     "load_litellm",
 ]
@@ -53,6 +54,7 @@ LONGEST_REST = 90.0
 """Seconds; a model that asks for a longer pause (a daily quota) is not waited for."""
 
 EXPECTED_ANSWER_TOKENS = 250
+_REFUSED = "refused the text as against its content policy; the others go on without it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,14 @@ class Answer:
     completion_tokens: int = 0
     cost: float | None = None
     source: Literal["model", "store", "recorded"] = "model"
+
+
+class UselessAnswerError(ModelError):
+    """The model answered, but with nothing of use; `answer` tells what was paid for it all the same."""
+
+    def __init__(self, message: str, *, reason: str, answer: Answer) -> None:
+        super().__init__(message, reason=reason)
+        self.answer = answer
 
 
 class AnswerSource(Protocol):
@@ -261,25 +271,31 @@ class Model:
         return key or ("none" if self._stage.api_base else None)
 
     def _read(self, response: Any) -> Answer:
-        """Text, tokens and cost of a response, whatever the provider left out of it."""
+        """Text, tokens and cost of a response, whatever the provider left out of it. Raises UselessAnswerError."""
         choice = next(iter(getattr(response, "choices", None) or ()), None)
         text = getattr(getattr(choice, "message", None), "content", None)
-        if getattr(choice, "finish_reason", None) == "content_filter":
-            raise self._error("refused", "refused the text as against its content policy; the others go on without it")
-        if not isinstance(text, str) or not text.strip():
-            if getattr(choice, "finish_reason", None) == "length":
-                raise self._error(
-                    "empty answer", "thought until its answer was full; use a model that does not reason first"
-                )
-            raise self._error("empty answer", "gave an empty answer; try again, or another model")
+        ended = getattr(choice, "finish_reason", None)
         usage = getattr(response, "usage", None)
-        return Answer(
-            text=text.encode("utf-8", "replace").decode(),  # half a surrogate pair could not be stored
+        answer = Answer(
+            # half a surrogate pair could not be stored
+            text=text.encode("utf-8", "replace").decode() if isinstance(text, str) else "",
             model=self.name,
             prompt_tokens=int(getattr(usage, "prompt_tokens", 0) or 0),
             completion_tokens=int(getattr(usage, "completion_tokens", 0) or 0),
             cost=self._cost(response),
         )
+        error = None
+        if ended == "content_filter":
+            error = self._error("refused", _REFUSED)
+        elif not answer.text.strip() and ended == "length":
+            error = self._error(
+                "empty answer", "thought until its answer was full; use a model that does not reason first"
+            )
+        elif not answer.text.strip():
+            error = self._error("empty answer", "gave an empty answer; try again, or another model")
+        if error is not None:
+            raise UselessAnswerError(str(error), reason=error.reason, answer=replace(answer, text=""))
+        return answer
 
     def _cost(self, response: Any) -> float | None:
         try:
@@ -302,7 +318,7 @@ class Model:
         if isinstance(error, known.ContextWindowExceededError) or status == 413:
             return self._error("context length", "cannot take a text of this length; use a model with a longer context")
         if isinstance(error, known.ContentPolicyViolationError):
-            return self._error("refused", "refused the text as against its content policy; the others go on without it")
+            return self._error("refused", _REFUSED)
         if status in {401, 403}:
             return self._error(
                 "wrong key", f"refused the key (HTTP {status}); check llm api_key or the provider's variable"

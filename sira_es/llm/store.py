@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sira_es.errors import ModelError, SiraError
-from sira_es.llm.model import OPTIONS, Answer, AnswerSource, Prompt
+from sira_es.llm.model import OPTIONS, Answer, AnswerSource, Prompt, UselessAnswerError
 from sira_es.state import StateFile
 
 __all__ = ["AnswerStore", "NoModel", "SharedStore", "StoredSource", "key_of", "midnight", "share"]
@@ -220,7 +220,7 @@ class StoredSource:
     async def ask(self, prompt: Prompt, *, on_answer: Callable[[Answer], None] = lambda _: None) -> Answer:
         """The stored answer, else a new one. Raises ModelError: that of the source, or with reason "daily limit".
 
-        `on_answer` is told a new answer once, when it arrives, whether or not whoever asked still waits.
+        `on_answer` is told a new answer once, be it useless, when it arrives, whether or not whoever asked still waits.
         """
         key = key_of(self.name, prompt)
         if known := self._store.get(key):
@@ -278,7 +278,11 @@ class StoredSource:
                 f"model {self.name} has reached max_cost_per_day of {self._limit:g}; raise it or wait for tomorrow",
                 reason="daily limit",
             )
-        answer = await self._source.ask(prompt)
+        try:
+            answer = await self._source.ask(prompt)
+        except UselessAnswerError as error:
+            on_answer(error.answer)
+            raise
         try:
             on_answer(answer)
         finally:

@@ -230,6 +230,7 @@ async def test_a_question_without_an_answer_fails_its_document_alone(
     report = await desk.run()
     assert report.failed == {reason: 12 - report.enriched}
     assert report.enriched >= 10
+    assert report.calls == len(desk.server.batches.paid)
 
 
 async def test_a_question_that_a_batch_could_not_answer_is_asked_one_by_one_without_batches(desk: Desk) -> None:

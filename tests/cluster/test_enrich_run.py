@@ -301,6 +301,23 @@ async def test_cost_limit_is_kept_and_the_next_run_goes_on(bench: Bench) -> None
             assert len(server.calls) == 60
 
 
+@pytest.mark.parametrize(
+    "fault", [Fault.says(None), Fault.filtered(), Fault.cut(0)], ids=["empty", "refused", "thought"]
+)
+async def test_what_a_useless_answer_cost_counts_as_well(bench: Bench, fault: Fault) -> None:
+    """ES|QL COMPLETION stops at 100 rows by default: cost surprises."""
+    await fill(bench.cluster, bench.index, documents(10))
+    with ModelServer(default=answer("noise")) as server, bench.model(server) as source:
+        source._source.name = source.name = "openai/gpt-4.1-mini"  # type: ignore[attr-defined]
+        server.next(*[fault] * 4)
+        report = await (await bench.job(source)).run()
+        assert (sum(report.failed.values()), report.calls) == (4, 10)
+        one = report.cost / 10
+        server.always(fault)
+        report = await (await bench.job(source)).run(Limits(cost=one / 2))
+        assert report.stopped == "cost"
+
+
 async def test_time_limit_stops_cleanly(bench: Bench) -> None:
     await fill(bench.cluster, bench.index, documents(60))
     with ModelServer(default=answer("noise"), latency=0.2) as server, bench.model(server) as source:

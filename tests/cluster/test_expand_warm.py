@@ -55,6 +55,16 @@ async def test_the_limit_of_cost_leaves_the_rest_for_later(
     assert model.calls == []
 
 
+async def test_what_a_useless_answer_took_counts_as_well(
+    node_url: str, index: str, model: ModelServer, tmp_path: Path
+) -> None:
+    model.next(Fault.says(None), Fault.says("I am a teapot"))
+    async with AsyncSira(settings_for(node_url, index, tmp_path, model)) as sira:
+        report = await sira.warm(index, TEXTS[1:3])
+    assert report.failed == {"empty answer": 1, "unusable answer": 1}
+    assert (report.unpriced, report.tokens > 0) == (2, True)
+
+
 async def test_recorded_answers_are_served_by_a_process_without_a_model(
     node_url: str, index: str, tmp_path: Path
 ) -> None:
