@@ -8,6 +8,7 @@ import importlib
 import io
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -115,5 +116,6 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _failed(message: str, code: int) -> int:
-    click.echo(f"sira-es: {' '.join(message.split())}", err=True)
+    with suppress(OSError):  # nobody reads it
+        click.echo(f"sira-es: {' '.join(message.split())}", err=True)
     return code

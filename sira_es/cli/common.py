@@ -145,7 +145,9 @@ def print_json(value: Any) -> None:
 
 
 def say(text: str) -> None:
-    click.echo(text, err=True)
+    """A line on stderr. What is done goes on where nobody reads it any more."""
+    with suppress(OSError):
+        click.echo(text, err=True)
 
 
 def table(rows: list[list[str]], head: list[str]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import orjson
 
-from sira_es.cli.common import Options, common_options, print_json, recorded_option, run_async
+from sira_es.cli.common import Options, common_options, print_json, recorded_option, run_async, say
 from sira_es.cli.status import show
 from sira_es.enrich.report import EnrichReport, Limits, Progress
 from sira_es.errors import InputError, SiraError
@@ -166,7 +166,7 @@ async def _enrich(
 
 
 def _trouble(error: SiraError) -> None:
-    click.echo(f"sira-es: {' '.join(str(error).split())}; trying again", err=True)
+    say(f"sira-es: {' '.join(str(error).split())}; trying again")
 
 
 async def _template(options: Options, index: str) -> str:
@@ -285,4 +285,4 @@ def _event(p: Progress) -> None:
         "per_second": round(p.rate, 2),
         "seconds_left": round(p.seconds_left),
     }
-    click.echo(orjson.dumps(event).decode(), err=True)
+    say(orjson.dumps(event).decode())

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import orjson
 
-from sira_es.cli.common import Options, common_options, print_json, recorded_option, run_async
+from sira_es.cli.common import Options, common_options, print_json, recorded_option, run_async, say
 from sira_es.expand import Warmed
 
 
@@ -110,7 +110,7 @@ class _progress:  # noqa: N801  used like a function, as a context manager
             self._bar.update(self._task, completed=so_far.done, description=f"warm, {_cost(so_far)}")
         elif not self._quiet and so_far.seconds - self._said >= 1:
             self._said = so_far.seconds
-            click.echo(orjson.dumps({"done": so_far.done, **so_far.to_json()}).decode(), err=True)
+            say(orjson.dumps({"done": so_far.done, **so_far.to_json()}).decode())
 
 
 def _cost(report: Warmed) -> str:

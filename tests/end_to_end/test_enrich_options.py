@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,17 @@ def load(node_url: str, index: str, count: int) -> None:
         f"{node_url}/{index}/_bulk?refresh=true", data=lines.encode(), headers={"content-type": "application/x-ndjson"}
     )
     urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60).close()
+
+
+def test_run_goes_on_where_nobody_reads_its_progress(config: Path, index_name: str, node_url: str) -> None:
+    load(node_url, index_name, 900)
+    command = [sys.executable, "-m", "sira_es", "enrich", "--index", index_name, "-c", str(config), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        run.stderr.close()
+        report = json.loads(run.stdout.read())
+    assert (run.returncode, report["enriched"]) == (0, 900)
 
 
 def test_dry_run_tells_the_bill_within_fifteen_percent(cli: Cli, config: Path, index_name: str, node_url: str) -> None:
