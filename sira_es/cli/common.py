@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 import logging
+import math
 import re
 import signal
 import sys
@@ -23,6 +24,7 @@ import yaml
 from sira_es.settings import Settings, load_settings
 
 __all__ = [
+    "Limit",
     "Options",
     "common_options",
     "flow",
@@ -142,6 +144,17 @@ def print_json(value: Any) -> None:
     except TypeError:  # a lone surrogate, of a document or of the command line
         text = json.dumps(value, indent=2, default=str).encode()
     click.echo(text)
+
+
+class Limit(click.FloatRange):
+    """A number from 0 on. Not NaN, which float() takes and nothing ever reaches."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        return self.fail(f"{value} is not a number", param, ctx) if math.isnan(number) else number
 
 
 def say(text: str) -> None:

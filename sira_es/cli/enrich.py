@@ -10,7 +10,7 @@ from typing import Any
 import click
 import orjson
 
-from sira_es.cli.common import Options, common_options, print_json, recorded_option, run_async, say
+from sira_es.cli.common import Limit, Options, common_options, print_json, recorded_option, run_async, say
 from sira_es.cli.status import show
 from sira_es.enrich.report import EnrichReport, Limits, Progress
 from sira_es.errors import InputError, SiraError
@@ -26,9 +26,9 @@ from sira_es.errors import InputError, SiraError
 @click.option("--rejudge", is_flag=True, help="Judge enriched documents again from stored answers; no model is called.")
 @click.option("--undo", is_flag=True, help="Remove what was added.")
 @click.option("--template", is_flag=True, help="Install a component template with the two fields, for new indices.")
-@click.option("--max-cost", type=click.FloatRange(min=0), help="Stop at this many US dollars.")
+@click.option("--max-cost", type=Limit(), help="Stop at this many US dollars.")
 @click.option("--max-docs", type=click.IntRange(min=0), help="Stop after this many documents.")
-@click.option("--max-time", type=click.FloatRange(min=0), help="Stop after this many seconds.")
+@click.option("--max-time", type=Limit(), help="Stop after this many seconds.")
 @click.option("--query", help="Only documents that match this query, as JSON.")
 @click.option("--slice", "part", help="Only this part of the documents, such as 3/16: the third of sixteen.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Calls to the model at a time [as configured].")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import orjson
 
-from sira_es.cli.common import Options, common_options, print_json, recorded_option, run_async, say
+from sira_es.cli.common import Limit, Options, common_options, print_json, recorded_option, run_async, say
 from sira_es.expand import Warmed
 
 
@@ -21,7 +21,7 @@ from sira_es.expand import Warmed
     type=click.Path(path_type=Path),
     help="Queries: JSON lines, TSV or CSV with id and text, or .txt (.gz) with one query a line.",
 )
-@click.option("--max-cost", type=click.FloatRange(min=0), help="Stop once so many US dollars are spent.")
+@click.option("--max-cost", type=Limit(), help="Stop once so many US dollars are spent.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Questions to the model at a time [as configured].")
 @recorded_option
 @common_options

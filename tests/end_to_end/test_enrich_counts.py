@@ -95,6 +95,15 @@ def test_options_that_a_way_does_not_heed_are_refused(cli: Cli, at: tuple[object
         assert f"{options[1]} has no effect with {options[0]}" in result.err
 
 
+@pytest.mark.parametrize("command", [("enrich", "--max-cost"), ("enrich", "--max-time"), ("warm", "--max-cost")])
+def test_limit_that_is_no_number_is_refused(cli: Cli, at: tuple[object, ...], command: tuple[str, str]) -> None:
+    name, limit = command
+    queries = ("--queries", "queries.txt") if name == "warm" else ()
+    result = cli(name, *at, *queries, limit, "nan")
+    assert (result.code, result.out) == (2, "")
+    assert f"Invalid value for '{limit}': nan is not a number" in result.err
+
+
 def test_limit_does_not_hide_what_failed(
     cli: Cli, at: tuple[object, ...], index_name: str, node_url: str, model: ModelServer
 ) -> None:
