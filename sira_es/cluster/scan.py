@@ -33,7 +33,10 @@ _TRY_AGAIN = frozenset({429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A document as it stood when the page was read; `seq_no` and `primary_term` say which version."""
+    """A document as it stood when the page was read; `seq_no` and `primary_term` say which version.
+
+    `matched` are the clauses with a name (`_name`) of the query that it matches.
+    """
 
     index: str
     id: str
@@ -41,6 +44,7 @@ class Hit:
     seq_no: int
     primary_term: int
     source: Mapping[str, Any] = field(hash=False)
+    matched: tuple[str, ...] = field(default=(), compare=False)
 
 
 async def scan(
@@ -189,7 +193,8 @@ class _Shard:
 
 def _hit(hit: Mapping[str, Any]) -> Hit:
     version = hit["_seq_no"], hit["_primary_term"]
-    return Hit(hit["_index"], hit["_id"], hit.get("_routing"), *version, hit.get("_source") or {})
+    matched = tuple(hit.get("matched_queries") or ())
+    return Hit(hit["_index"], hit["_id"], hit.get("_routing"), *version, hit.get("_source") or {}, matched)
 
 
 async def reread(cluster: Cluster, hits: Sequence[Hit], *, source: Sequence[str]) -> list[Hit | None]:

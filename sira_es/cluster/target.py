@@ -63,6 +63,7 @@ class ConcreteIndex:
     largest page of a search. `fields` are the asked text fields that this index has. `has_enriched` and `has_sira`: our
     fields are mapped, with the right types. `pattern`: the read field whose analyzers `enriched_terms` gets, where that
     is the only searched field. `multi_fields` are the names of those that have the values of the field above them.
+    `keeps_unmapped`: a key that is not mapped stays in a document without being searchable.
     """
 
     name: str
@@ -79,6 +80,7 @@ class ConcreteIndex:
     has_sira: bool = False
     pattern: FieldInfo | None = None
     multi_fields: frozenset[str] = field(default=frozenset(), repr=False)
+    keeps_unmapped: bool = False
 
     def field(self, name: str) -> FieldInfo | None:
         return next((f for f in self.fields if f.name == name), None)
@@ -286,6 +288,7 @@ def _index(
         has_sira=_has_sira(mapping),
         pattern=found.get(pattern),
         multi_fields=frozenset(multi_fields(mapping)),
+        keeps_unmapped=str(mapping.get("dynamic", "true")).lower() not in {"true", "strict"},
     )
 
 

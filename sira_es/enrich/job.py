@@ -20,6 +20,7 @@ from sira_es.enrich.page import Enriched, PageEnricher
 from sira_es.enrich.paging import PAGE, each_page
 from sira_es.enrich.passes import (
     HASHED,
+    WRITTEN,
     Shard,
     checkpoints,
     latest_update,
@@ -125,7 +126,7 @@ class Enrichment:
         for shard in await shards_of(self._cluster, self._target):
             async with aclosing(self._scanned(shard.target, self._wanted(shard, query), part)) as pages:
                 async for hits in pages:
-                    due = [h for h in hits if not self._is_current(h)]
+                    due = [h for h in hits if not self._is_done(h)]
                     due = due if most is None else due[: most - seen]
                     seen += len(due)
                     prompts = [p for h in due for p in self._page.prompts(h.id, h.source)]
@@ -268,7 +269,7 @@ class Enrichment:
 
     def _enriching(self, shard: Shard) -> Callable[[Sequence[Hit]], Awaitable[None]]:
         async def handle(hits: Sequence[Hit]) -> None:
-            stale = [h for h in hits if not self._is_current(h)]
+            stale = [h for h in hits if not self._is_done(h)]
             due = [h for h in stale if not self._rests(h)]
             shard.unsettled += sum("sira" in h.source for h in stale) - sum("sira" in h.source for h in due)
             if not due:
@@ -309,6 +310,10 @@ class Enrichment:
             return False
         made = hit.source[SIRA]
         return bool(made["recipe"] == self._page.recipe and made["source_hash"] == self._page.hash_of(hit.source))
+
+    def _is_done(self, hit: Hit) -> bool:
+        """Current, and searchable: a document that was copied where our fields were not mapped is not."""
+        return WRITTEN in hit.matched and self._is_current(hit)
 
     def _rests(self, hit: Hit) -> bool:
         failed = self._resting.get((hit.index, hit.id))

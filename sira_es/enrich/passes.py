@@ -26,6 +26,7 @@ HASHED = {"exists": {"field": "sira.source_hash"}}
 OVERLAP = 60_000
 """Milliseconds that a change may become visible later than its date says: a refresh interval, and a slow writer."""
 
+WRITTEN = "written since"
 _NOT_TOLD = frozenset({400, 403, 404, 405, 410})
 
 
@@ -134,15 +135,15 @@ def wanted(
 ) -> dict[str, Any]:
     """What a pass reads of a shard whose documents up to `cursor` are known to be done.
 
-    `cursor` is a `_seq_no` or, with `updated_field`, a date in milliseconds; -1: nothing is known.
+    `cursor` is a `_seq_no` or, with `updated_field`, a date in milliseconds; -1: nothing is known. What it reads because
+    it was written since matches the clause `WRITTEN`.
     """
-    written: dict[str, Any] = HASHED
+    written: dict[str, Any] = {"filter": [HASHED], "_name": WRITTEN}
     if shard.checkpoint is not None:
-        among = {"range": {"_seq_no": {"gt": cursor, "lte": shard.checkpoint}}}
-        written = {"bool": {"filter": [HASHED, among]}}
+        written["filter"] = [HASHED, {"range": {"_seq_no": {"gt": cursor, "lte": shard.checkpoint}}}]
     elif updated_field and cursor >= 0:
         later = {"range": {updated_field: {"gte": cursor - OVERLAP, "format": "epoch_millis"}}}
         undated = {"bool": {"must_not": [{"exists": {"field": updated_field}}]}}
-        written = {"bool": {"filter": [HASHED], "should": [later, undated], "minimum_should_match": 1}}
-    due = {"bool": {"should": [pending_query(fields, recipe), written], "minimum_should_match": 1}}
+        written |= {"should": [later, undated], "minimum_should_match": 1}
+    due = {"bool": {"should": [pending_query(fields, recipe), {"bool": written}], "minimum_should_match": 1}}
     return {"bool": {"filter": [due, *([query] if query else [])]}}

@@ -67,7 +67,9 @@ async def take_out(
     `on_page` is told each page, and how many so far. Raises ClusterError where some could not be done. Where the
     cluster runs no scripts the two keys stay, as null; a warning tells.
     """
-    asked = {"bool": {"filter": [HASHED, *([query] if query else [])]}}
+    # Copied into an index that did not map our fields, they are in documents that no query finds by them.
+    hidden = any(i.keeps_unmapped for i in target.indices)
+    asked = {"bool": {"filter": [*([] if hidden else [HASHED]), *([query] if query else [])]}}
     removed, nulled = 0, ""
     left: Counter[str] = Counter()
     ours = [SIRA, ENRICHED]

@@ -8,11 +8,12 @@ import json
 import random
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
-from cluster.documents import fill, sources
-from cluster.enriching import BODY, Bench, answer, answers, documents, fetched, others, recorded, refuse_items
+from cluster.documents import fill, make_index, sources, undone
+from cluster.enriching import BODY, MAPPING, Bench, answer, answers, documents, fetched, others, recorded, refuse_items
 from cluster.wire import Forward, Reply, Seen, Wire
 from sira_es.cluster.connect import connect
 from sira_es.enrich.report import Limits, Progress
@@ -176,6 +177,34 @@ async def test_document_whose_text_changes_while_the_model_thinks_gets_no_terms_
         report = await running
     assert report.stale == 1
     assert "enriched_terms" not in (await sources(bench.cluster, bench.index))["0"]
+
+
+async def copy_unmapped(bench: Bench, count: int) -> None:
+    """Enriched documents of another index, copied into one that keeps what it does not map unsearchable."""
+    other = f"{bench.index}-old"
+    await make_index(bench.cluster, other, mappings=MAPPING)
+    await fill(bench.cluster, other, documents(count))
+    await (await replace(bench, index=other).job(recorded(answers(count)))).run()
+    await bench.cluster.request("PUT", f"/{bench.index}/_mapping", body={"dynamic": False})
+    body = {"source": {"index": other}, "dest": {"index": bench.index}}
+    await bench.cluster.request("POST", f"/{other}/_refresh")
+    await bench.cluster.request("POST", "/_reindex", params={"refresh": True}, body=body)
+
+
+async def test_terms_that_were_copied_where_our_fields_were_not_mapped_become_searchable(bench: Bench) -> None:
+    await copy_unmapped(bench, 5)
+    report = await (await bench.job(recorded(answers(5)))).run()
+    assert (report.enriched, report.pending) == (5, 0)
+    found = await bench.cluster.request("GET", f"/{bench.index}/_count", params={"q": "enriched_terms:cooler"})
+    assert found["count"] == 5
+    again = await (await bench.job(recorded(answers(5)))).run()
+    assert again.done == 0
+
+
+async def test_undo_finds_terms_that_were_copied_where_our_fields_were_not_mapped(bench: Bench) -> None:
+    await copy_unmapped(bench, 5)
+    assert await (await bench.job(recorded({}))).undo() == 5
+    assert await undone(bench.cluster, bench.index) == documents(5)
 
 
 # What fails
