@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -151,14 +152,19 @@ async def describe(cluster: Cluster, name: str, text_fields: Sequence[str], *, p
     kind = await _resolve(cluster, name)
     place = f"/{segment(name)}"
     asked = ",".join(segment(f) for f in (*text_fields, ENRICHED, *filter(None, [pattern])))
-    shards, mappings, settings, analyzers = await together(
-        _search_shards(cluster, name),
-        cluster.request("GET", f"{place}/_mapping"),
-        cluster.request("GET", f"{place}/_settings", params={"flat_settings": True}),
-        cluster.request("GET", f"{place}/_mapping/field/{asked}", params={"include_defaults": True}),
-    )
+    try:
+        shards, mappings, settings, analyzers = await together(
+            _search_shards(cluster, name),
+            cluster.request("GET", f"{place}/_mapping"),
+            cluster.request("GET", f"{place}/_settings", params={"flat_settings": True}),
+            cluster.request("GET", f"{place}/_mapping/field/{asked}", params={"include_defaults": True}),
+        )
+    except ClusterRefused:
+        await _refuse_closed(cluster, name)
+        raise
     with expected(f"describing '{name}'"):
         if shards["shards"] is not None and not all(shards["shards"]):
+            await _refuse_closed(cluster, name)
             raise ClusterError(
                 f"a shard of '{name}' has no active copy, or an index of it is closed; see GET /_cat/shards"
             )
@@ -183,7 +189,7 @@ async def _search_shards(cluster: Cluster, name: str) -> Mapping[str, Any]:
     try:
         shown: dict[str, Any] = await cluster.request("GET", f"/{segment(name)}/_search_shards")
     except ClusterRefused as error:
-        if error.status not in _NOT_OFFERED:
+        if error.status not in _NOT_OFFERED or error.error_type == "index_closed_exception":
             raise
     else:
         return shown
@@ -231,11 +237,10 @@ async def _resolve(cluster: Cluster, name: str) -> Kind:
         raise
     with expected(f"resolving '{name}'"):
         indices, aliases, streams = found["indices"], found["aliases"], found["data_streams"]
-        closed = [i["name"] for i in indices if "closed" in i["attributes"]]
         if not indices and not aliases and not streams:
             raise await _missing(cluster, name)
-        if closed and "*" not in name:
-            raise InputError(f"index '{closed[0]}' is closed; open it first: POST /{closed[0]}/_open")
+        if "*" not in name:
+            _refuse_any_closed(indices)
         if any(a["name"] == name and not a["indices"] for a in aliases):
             raise InputError(f"alias '{name}' stands for no index; add one to it")
         if any(i["name"] == name for i in indices):
@@ -243,6 +248,21 @@ async def _resolve(cluster: Cluster, name: str) -> Kind:
         if any(a["name"] == name for a in aliases):
             return "alias"
         return "data_stream" if any(d["name"] == name for d in streams) else "several"
+
+
+async def _refuse_closed(cluster: Cluster, alias: str) -> None:
+    """Raise InputError for the first closed index behind an alias, as far as that may be looked up."""
+    path = "/_resolve/index/"
+    with suppress(ClusterRefused):
+        behind = (await cluster.request("GET", f"{path}{segment(alias)}"))["aliases"]
+        if names := ",".join(name for found in behind for name in found["indices"]):
+            _refuse_any_closed((await cluster.request("GET", f"{path}{segment(names)}"))["indices"])
+
+
+def _refuse_any_closed(indices: Iterable[Mapping[str, Any]]) -> None:
+    closed = next((i["name"] for i in indices if "closed" in i["attributes"]), None)
+    if closed is not None:
+        raise InputError(f"index '{closed}' is closed; open it first: POST /{closed}/_open")
 
 
 async def _missing(cluster: Cluster, name: str) -> InputError:

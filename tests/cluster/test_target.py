@@ -289,7 +289,17 @@ async def test_an_alias_of_a_closed_index_is_an_error_too(cluster: Cluster, inde
     await make_index(cluster, index_name)
     await add_alias(cluster, index_name, f"{index_name}-alias")
     await cluster.request("POST", f"/{index_name}/_close")
-    await problem(cluster, f"{index_name}-alias", ["body"], ClusterError)
+    text = await problem(cluster, f"{index_name}-alias", ["body"], InputError)
+    assert text == f"index '{index_name}' is closed; open it first: POST /{index_name}/_open"
+
+
+async def test_an_alias_with_a_closed_index_among_open_ones_is_an_error_too(cluster: Cluster, index_name: str) -> None:
+    for name in (f"{index_name}-open", f"{index_name}-closed"):
+        await make_index(cluster, name)
+        await add_alias(cluster, name, f"{index_name}-alias")
+    await cluster.request("POST", f"/{index_name}-closed/_close")
+    text = await problem(cluster, f"{index_name}-alias", ["body"], InputError)
+    assert text == f"index '{index_name}-closed' is closed; open it first: POST /{index_name}-closed/_open"
 
 
 async def test_a_missing_field_lists_the_text_fields(cluster: Cluster, index_name: str) -> None:
