@@ -104,7 +104,15 @@ async def _delete_unused(cluster: Cluster, names: Collection[str]) -> dict[str, 
     """Delete pipelines that nothing names any more; those that are named stay, each with where."""
     left = {}
     places = await _places(cluster) if names else {}
-    for name in sorted(names, key=lambda name: (_AFTER not in name, name)):  # one that calls another goes first
+    kind = "pipeline '"
+    chains = {  # of ours: each is called by nothing but what named it, and may have been replaced there
+        place.removeprefix(kind)[:-1]
+        for place, named in places.items()
+        if place.startswith(kind) and named & set(names) and any(text.startswith(_MADE) for text in named)
+    }
+    for name in sorted(
+        chains.union(names), key=lambda name: (_AFTER not in name, name)
+    ):  # one that calls another goes first
         own = f"pipeline '{name}'"
         if users := [place for place, named in places.items() if name in named and place != own]:
             left[name] = users

@@ -199,6 +199,22 @@ async def test_index_that_is_known_by_two_names_gets_one_pipeline_and_its_own_ba
         await cluster.request("DELETE", f"/_ingest/pipeline/{theirs}")
 
 
+async def test_pipelines_go_where_the_customer_put_another_in_their_place(cluster: Cluster, target: Target) -> None:
+    theirs = [f"theirs-{target.name}", f"theirs-too-{target.name}"]
+    for name in theirs:
+        await cluster.request("PUT", f"/_ingest/pipeline/{name}", body={"processors": []})
+    try:
+        await cluster.request("PUT", f"/{target.name}/_settings", body={"index.final_pipeline": theirs[0]})
+        await install_pipeline(cluster, target, ["title", "body"])
+        await cluster.request("PUT", f"/{target.name}/_settings", body={"index.final_pipeline": theirs[1]})
+        assert await remove_pipeline(cluster, target) == {target.name: theirs[1]}
+        assert await _pipelines_of(cluster, target.name) == theirs
+    finally:
+        await cluster.request("PUT", f"/{target.name}/_settings", body={"index.final_pipeline": None})
+        for name in theirs:
+            await cluster.request("DELETE", f"/_ingest/pipeline/{name}")
+
+
 async def test_pipeline_that_a_customers_one_calls_is_not_deleted(cluster: Cluster, target: Target) -> None:
     wrapper, ours = f"theirs-{target.name}", pipeline_name(target)
     await install_pipeline(cluster, target, ["title", "body"])
