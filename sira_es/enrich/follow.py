@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from sira_es.enrich.report import EnrichReport
-from sira_es.errors import ClusterError, ClusterRefused, ModelError, SiraError
+from sira_es.errors import ClusterError, ClusterRefused, InputError, ModelError, SiraError
 
 __all__ = ["RETRY_SECONDS", "follow"]
 
@@ -27,8 +27,8 @@ async def follow(
 ) -> EnrichReport:
     """Make passes, `pause` seconds apart, until one stops at a limit; its report.
 
-    A pass returns None where there was nothing to do. What passes by itself (a node that restarts, a model that fails)
-    is told to `on_trouble` and waited for; anything else is raised.
+    A pass returns None where there was nothing to do. What passes by itself (a node that restarts, a model that fails,
+    an index that is made anew) is told to `on_trouble` and waited for; anything else is raised.
     """
     troubles = 0
     worked = False
@@ -38,7 +38,7 @@ async def follow(
             report = await one_pass()
             troubles = 0
             worked = worked or (report is not None and report.done > 0)
-        except (ClusterError, ModelError) as error:
+        except (ClusterError, InputError, ModelError) as error:
             if not _passes(error, worked):
                 raise
             on_trouble(error)
@@ -52,7 +52,7 @@ async def follow(
         await asyncio.sleep(max(pause, min(LONGEST_PAUSE, IDLE_SHARE * lasted)) if in_vain else pause)
 
 
-def _passes(error: ClusterError | ModelError, worked: bool) -> bool:
+def _passes(error: ClusterError | InputError | ModelError, worked: bool) -> bool:
     """Whether it may pass by itself. Another server than a model's at the address does so only if it `worked` before."""
     if isinstance(error, ModelError):
         return error.reason not in _FOR_GOOD and (worked or error.reason != "bad answer")

@@ -114,7 +114,7 @@ class Enrichment:
         self._budget.check()
         if whole:
             await self._advance([s for s in done if not s.unsettled], latest)
-            await forget_deleted(self._cluster, self._ledger, self.key, unfinished=True)
+            await self.forget_deleted(unfinished=True)
         self._frequencies.forget()
         return await self._report()
 
@@ -181,9 +181,13 @@ class Enrichment:
             self._ledger.forget_all(self.key)
         return removed
 
-    async def forget_deleted(self, after: tuple[str, str] = ("", "")) -> tuple[str, str]:
-        """Drop documents from the ledger that were deleted, some 500 a call; returns where the next call goes on."""
-        return await forget_deleted(self._cluster, self._ledger, self.key, after)
+    async def forget_deleted(self, after: tuple[str, str] = ("", ""), *, unfinished: bool = False) -> tuple[str, str]:
+        """Drop documents from the ledger that were deleted, some 500 a call; returns where the next call goes on.
+
+        `unfinished`: look at those only that are not enriched.
+        """
+        most = min(500, self._target.most_hits)
+        return await forget_deleted(self._cluster, self._ledger, self.key, after, most=most, unfinished=unfinished)
 
     async def is_idle(self, rest: float) -> bool:
         """Whether a run would find nothing to do, as far as three cheap requests tell; `rest` as in `run`."""

@@ -106,13 +106,18 @@ async def _remove(cluster: Cluster, hits: Sequence[Hit]) -> list[Outcome]:
 
 
 async def forget_deleted(
-    cluster: Cluster, ledger: Ledger, key: str, after: tuple[str, str] = ("", ""), *, unfinished: bool = False
+    cluster: Cluster,
+    ledger: Ledger,
+    key: str,
+    after: tuple[str, str] = ("", ""),
+    *,
+    most: int,
+    unfinished: bool = False,
 ) -> tuple[str, str]:
-    """Drop those of the next 500 documents of the ledger that the cluster has no more; returns where to go on.
+    """Drop those of the next `most` documents of the ledger that the cluster has no more; returns where to go on.
 
     `unfinished`: look at those only that are not enriched.
     """
-    most = 500
     listed = ledger.documents(key, after, most, unfinished=unfinished)
     gone: list[tuple[str, str]] = []
     for index in sorted({index for index, _ in listed}):

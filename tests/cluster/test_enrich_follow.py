@@ -119,25 +119,52 @@ async def test_document_that_fails_is_not_asked_about_at_every_look(
             assert len(server.calls) == calls
 
 
+@pytest.mark.parametrize("most_hits", [10_000, 2])
 async def test_deleted_documents_are_forgotten(
-    cluster: Cluster, index_name: str, tmp_path: Path, node_url: str
+    cluster: Cluster, index_name: str, tmp_path: Path, node_url: str, most_hits: int
 ) -> None:
-    await make_index(cluster, index_name, mappings=MAPPING)
-    await put(cluster, index_name, "1", body="fan")
+    await make_index(cluster, index_name, mappings=MAPPING, settings={"index.max_result_window": most_hits})
+    for key in "123":
+        await put(cluster, index_name, key, body=f"fan {key}")
     with ModelServer() as server:
         server.always(Fault.filtered())
         async with following(node_url, index_name, tmp_path, server) as sira:
 
-            async def failed() -> Any:
-                return await sira.failures(index_name)
+            async def failed() -> bool:
+                return len(await sira.failures(index_name)) == 3
 
             await eventually(failed)
-            await cluster.request("DELETE", f"/{index_name}/_doc/1", params={"refresh": True})
+            for key in "123":
+                await cluster.request("DELETE", f"/{index_name}/_doc/{key}", params={"refresh": True})
 
             async def forgotten() -> bool:
                 return not await sira.failures(index_name)
 
             await eventually(forgotten)
+
+
+async def test_index_that_is_gone_for_a_while_is_waited_for(
+    cluster: Cluster, index_name: str, tmp_path: Path, node_url: str
+) -> None:
+    await make_index(cluster, index_name, mappings=MAPPING)
+    await put(cluster, index_name, "1", body="fan")
+    troubles: list[SiraError] = []
+
+    async def told() -> bool:
+        return bool(troubles)
+
+    async def enriched() -> bool:
+        return "enriched_terms" in (await sources(cluster, index_name)).get("1", {})
+
+    with ModelServer(default=answer("noise")) as server:
+        async with following(node_url, index_name, tmp_path, server, troubles=troubles):
+            await eventually(enriched)
+            await cluster.request("DELETE", f"/{index_name}")
+            await eventually(told)
+            await make_index(cluster, index_name, mappings=MAPPING)
+            await put(cluster, index_name, "1", body="fan")
+            await eventually(enriched)
+    assert index_name in str(troubles[0])
 
 
 @pytest.mark.parametrize(
