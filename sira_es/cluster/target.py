@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -160,14 +159,12 @@ async def describe(cluster: Cluster, name: str, text_fields: Sequence[str], *, p
             cluster.request("GET", f"{place}/_mapping/field/{asked}", params={"include_defaults": True}),
         )
     except ClusterRefused:
-        await _refuse_closed(cluster, name)
+        _refuse_closed(_closed_in(await cluster.request("GET", f"{place}/_settings", params={"flat_settings": True})))
         raise
     with expected(f"describing '{name}'"):
+        _refuse_closed(_closed_in(settings))
         if shards["shards"] is not None and not all(shards["shards"]):
-            await _refuse_closed(cluster, name)
-            raise ClusterError(
-                f"a shard of '{name}' has no active copy, or an index of it is closed; see GET /_cat/shards"
-            )
+            raise ClusterError(f"a shard of '{name}' has no active copy; see GET /_cat/shards")
         _check_fields(name, mappings, text_fields, pattern)
         indices = [
             _index(
@@ -240,7 +237,7 @@ async def _resolve(cluster: Cluster, name: str) -> Kind:
         if not indices and not aliases and not streams:
             raise await _missing(cluster, name)
         if "*" not in name:
-            _refuse_any_closed(indices)
+            _refuse_closed(i["name"] for i in indices if "closed" in i["attributes"])
         if any(a["name"] == name and not a["indices"] for a in aliases):
             raise InputError(f"alias '{name}' stands for no index; add one to it")
         if any(i["name"] == name for i in indices):
@@ -250,19 +247,16 @@ async def _resolve(cluster: Cluster, name: str) -> Kind:
         return "data_stream" if any(d["name"] == name for d in streams) else "several"
 
 
-async def _refuse_closed(cluster: Cluster, alias: str) -> None:
-    """Raise InputError for the first closed index behind an alias, as far as that may be looked up."""
-    path = "/_resolve/index/"
-    with suppress(ClusterRefused):
-        behind = (await cluster.request("GET", f"{path}{segment(alias)}"))["aliases"]
-        if names := ",".join(name for found in behind for name in found["indices"]):
-            _refuse_any_closed((await cluster.request("GET", f"{path}{segment(names)}"))["indices"])
-
-
-def _refuse_any_closed(indices: Iterable[Mapping[str, Any]]) -> None:
-    closed = next((i["name"] for i in indices if "closed" in i["attributes"]), None)
+def _refuse_closed(names: Iterable[str]) -> None:
+    """Raise InputError for the first closed index."""
+    closed = next(iter(names), None)
     if closed is not None:
         raise InputError(f"index '{closed}' is closed; open it first: POST /{closed}/_open")
+
+
+def _closed_in(settings: Mapping[str, Any]) -> Iterator[str]:
+    """The closed ones of some indices. Whether a search of their alias leaves them out or fails depends on the engine."""
+    return (name for name, own in settings.items() if _truth(own["settings"].get("index.verified_before_close")))
 
 
 async def _missing(cluster: Cluster, name: str) -> InputError:
