@@ -34,7 +34,7 @@ _SIGN_IN = (
     "x-proxy-roles",
     "cookie",
 )
-_ATTRIBUTE = "x-proxy-ext-"
+_ATTRIBUTE = b"x-proxy-ext-"
 """How headers begin that tell more of who asks; a user may see the documents of one tenant, or team."""
 
 _SINGLE = frozenset(name.encode() for name in _SIGN_IN if name != "cookie") | {b"host"}
@@ -121,7 +121,7 @@ class Request:
         if "cookie" in given:
             given["cookie"] = "; ".join(value for name, value in self._headers if name == "cookie")
         names = [name for name in _SIGN_IN if name in given]
-        names += sorted(name for name in given if name.startswith(_ATTRIBUTE))
+        names += sorted(name for name in given if name.startswith(_ATTRIBUTE.decode()))
         if "x-proxy-user" in given and "x-forwarded-for" in given:
             names.append("x-forwarded-for")  # proxy authentication trusts the first by the second
         return Caller({name: given[name] for name in names})
@@ -135,11 +135,11 @@ def _forwarded(raw: RawHeaders) -> RawHeaders:
             named |= {token.strip().lower() for token in value.split(b",")}
         elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
             raise BadRequest("no transfer encoding but chunked is understood")
-        elif name in _SINGLE or name.startswith(_ATTRIBUTE.encode()):
+        elif name in _SINGLE or name.startswith(_ATTRIBUTE):
             if name in single:
                 raise BadRequest(f"there is more than one {name.decode().title()} header")
             single.add(name)
-    if named & _KEPT or any(name.startswith(_ATTRIBUTE.encode()) for name in named):
+    if named & _KEPT or any(name.startswith(_ATTRIBUTE) for name in named):
         raise BadRequest("the Connection header names a header that must reach the cluster")
     left_out = _NOT_FORWARDED | named if named else _NOT_FORWARDED
     return [(name, value) for name, value in raw if name not in left_out]
