@@ -9,11 +9,12 @@ from typing import Any
 from sira_es.cluster.checks import preflight
 from sira_es.cluster.pipelines import install_pipeline, remove_pipeline
 from sira_es.cluster.schema import ensure_fields
-from sira_es.cluster.target import ENRICHED
+from sira_es.cluster.target import ENRICHED, SIRA
 from sira_es.enrich.batches import BatchedSource, Batching, owner_of
 from sira_es.enrich.follow import RETRY_SECONDS, follow
 from sira_es.enrich.impact import Impact, index_bytes, search_times
 from sira_es.enrich.job import Enrichment
+from sira_es.enrich.own import is_ours
 from sira_es.enrich.page import PageEnricher
 from sira_es.enrich.plan import plan
 from sira_es.enrich.report import Budget, EnrichReport, Limits, Progress
@@ -264,10 +265,15 @@ class Documents(Foundation):
 
         `id_field`, else `id`, holds the id of each, by which recorded answers are found. Adds the two fields to the mapping.
         A document for which the model failed comes back unchanged, to be picked up by the next `enrich`; so does one that has a
-        field of its own named `sira` or `enriched_terms`.
+        field of its own named `sira` or `enriched_terms`. One whose text is gone comes back without ours.
         """
         await self.prepare(index)
         page = await self._page(index)
         given = [(str(d.get(id_field, d.get("id", ""))), d) for d in documents]
         results = await page.enrich(given)
-        return [{**d, **(r.fields or {})} for (_, d), r in zip(given, results, strict=True)]
+        return [
+            {k: v for k, v in d.items() if k not in {ENRICHED, SIRA}}
+            if r.skipped and is_ours(d)
+            else {**d, **(r.fields or {})}
+            for (_, d), r in zip(given, results, strict=True)
+        ]

@@ -30,6 +30,7 @@ from sira_es.enrich.passes import (
     wanted,
 )
 from sira_es.enrich.report import Budget, EnrichReport, Limits, Progress
+from sira_es.enrich.text import text_values
 from sira_es.enrich.watch import Watch
 from sira_es.enrich.writing import as_found, forget_deleted, take_out, with_terms, write
 from sira_es.errors import ClusterError, ModelError
@@ -280,7 +281,10 @@ class Enrichment:
                 return
             results = await self._page.enrich([(h.id, h.source) for h in due], self._budget)
             pairs = list(zip(due, results, strict=True))
-            outcomes = await self._write([(h, r) for h, r in pairs if r.fields is not None])
+            emptied = [
+                (h, r) for h, r in pairs if r.skipped and is_ours(h.source)
+            ]  # they lose the terms of the old text
+            outcomes = await self._write([*((h, r) for h, r in pairs if r.fields is not None), *emptied])
             told = [
                 (h, self._entry(h, r, outcomes.get((h.index, h.id))))
                 for h, r in pairs
@@ -289,6 +293,8 @@ class Enrichment:
             shard.updated += sum(o.status == "updated" for o in outcomes.values())
             shard.unsettled += sum(e.outcome in {"failed", "stale"} and "sira" in h.source for h, e in told)
             self._account([e for _, e in told])
+            skipped = [h for h, e in told if e.outcome == "skipped" and is_ours(h.source)]
+            self._ledger.forget(self.key, [(h.index, h.id) for h in skipped if self._is_no_candidate(h)])
             if self._page.broken is not None:
                 raise ModelError(
                     f"the model fails for every document, the run was stopped: {self._page.broken}",
@@ -319,6 +325,9 @@ class Enrichment:
         """Current, and searchable: a document that was copied where our fields were not mapped is not."""
         return WRITTEN in hit.matched and self._is_current(hit)
 
+    def _is_no_candidate(self, hit: Hit) -> bool:
+        return bool(self._with_text) and not any(text_values(hit.source, self._page.fields).values())
+
     def _rests(self, hit: Hit) -> bool:
         failed = self._resting.get((hit.index, hit.id))
         return failed is not None and failed == self._page.hash_of(hit.source)
@@ -329,7 +338,7 @@ class Enrichment:
         )
 
     def _entry(self, hit: Hit, result: Enriched, outcome: Outcome | None) -> Entry:
-        if outcome is None and result.fields is None:
+        if result.fields is None and (outcome is None or outcome.status in {"updated", "noop"}):
             kind, reason = ("skipped" if result.skipped else "failed"), result.reason
         elif outcome is None or outcome.status in {"updated", "noop"}:
             kind, reason = "enriched", result.note

@@ -36,14 +36,14 @@ async def write(
 ) -> dict[tuple[str, str], Outcome]:
     """Write, and where somebody else wrote first read again and retry while the text is still the same.
 
-    `keys` of a `_source` hold the text.
+    `keys` of a `_source` hold the text. Where a result has no fields, ours are removed.
     """
     outcomes: dict[tuple[str, str], Outcome] = {}
     left = list(pairs)
     for _ in range(CONFLICT_TRIES):
         if not left:
             break
-        results = await update(cluster, [Change(h, dict(r.fields or {})) for h, r in left])
+        results = await update(cluster, [Change(h, r.fields) for h, r in left])
         outcomes.update({(h.index, h.id): o for (h, _), o in zip(left, results, strict=True)})
         conflicts = [p for p, o in zip(left, results, strict=True) if o.status == "conflict"]
         fresh = await reread(cluster, [h for h, _ in conflicts], source=[*keys, SIRA, ENRICHED])

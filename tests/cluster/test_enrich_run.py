@@ -13,7 +13,19 @@ from dataclasses import replace
 import pytest
 
 from cluster.documents import fill, make_index, sources, undone
-from cluster.enriching import BODY, MAPPING, Bench, answer, answers, documents, fetched, others, recorded, refuse_items
+from cluster.enriching import (
+    BODY,
+    MAPPING,
+    OURS,
+    Bench,
+    answer,
+    answers,
+    documents,
+    fetched,
+    others,
+    recorded,
+    refuse_items,
+)
 from cluster.wire import Forward, Reply, Seen, Wire
 from sira_es.cluster.connect import connect
 from sira_es.enrich.report import Limits, Progress
@@ -91,6 +103,22 @@ async def test_document_without_a_text_is_no_candidate_and_a_binary_one_is_skipp
 
 
 # What is written
+
+
+async def test_document_whose_text_is_gone_loses_the_terms_of_it(bench: Bench) -> None:
+    await fill(bench.cluster, bench.index, documents(4))
+    await (await bench.job(recorded(answers(4)))).run()
+    for key, text in (("0", ""), ("1", None), ("2", "QUJD" * 300)):
+        await bench.cluster.request("POST", f"/{bench.index}/_update/{key}", body={"doc": {"body": text}})
+    job = await bench.job(recorded(answers(4)))
+    report = await job.run()
+    after = await undone(bench.cluster, bench.index)
+    assert [key for key, s in after.items() if OURS & set(s)] == ["3"]
+    assert {key: others(s)["price"] for key, s in after.items()} == {str(i): i for i in range(4)}
+    counts = (report.enriched, report.skipped, report.without_text, report.pending)
+    assert counts == (1, {"binary": 1, "no text": 1}, 1, 0)
+    again = await (await bench.job(recorded(answers(4)))).run()
+    assert (again.enriched, again.skipped, again.without_text, again.pending) == counts
 
 
 async def test_every_other_key_of_every_document_stays_as_it_was(bench: Bench) -> None:

@@ -99,6 +99,14 @@ def test_collection_lines_with_such_keys_keep_them(
     assert sources(node_url, index_name) == first
 
 
+def test_ingest_step_takes_the_terms_of_a_text_that_is_gone(
+    config: Path, index_name: str, held: dict[str, Any]
+) -> None:
+    ours = {"sira": {"source_hash": "h", "recipe": "r"}, "enriched_terms": ["old"]}
+    with Sira.from_config(config) as sira:
+        assert sira.enrich_documents([{"_id": "1", "text": "", **ours}], index=index_name) == [{"_id": "1", "text": ""}]
+
+
 def test_ingest_step_leaves_such_documents_as_they_are(config: Path, index_name: str, held: dict[str, Any]) -> None:
     with Sira.from_config(config) as sira:
         assert sira.enrich_documents([OWN["both"]], index=index_name) == [OWN["both"]]
