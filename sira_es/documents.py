@@ -19,7 +19,7 @@ from sira_es.enrich.page import PageEnricher
 from sira_es.enrich.plan import plan
 from sira_es.enrich.report import Budget, EnrichReport, Limits, Progress
 from sira_es.errors import ConfigurationError, SiraError
-from sira_es.foundation import Foundation
+from sira_es.foundation import Foundation, require
 from sira_es.llm.batch import BatchModel
 from sira_es.llm.model import AnswerSource
 from sira_es.llm.store import NoModel, StoredSource, midnight
@@ -266,7 +266,10 @@ class Documents(Foundation):
         `id_field`, else `id`, holds the id of each, by which recorded answers are found. Adds the two fields to the mapping.
         A document for which the model failed comes back unchanged, to be picked up by the next `enrich`; so does one that has a
         field of its own named `sira` or `enriched_terms`. One whose text is gone comes back without ours.
+        Raises InputError, before anything is asked, where one is no mapping.
         """
+        for document in documents:
+            require(document, Mapping, "each of the documents")
         await self.prepare(index)
         page = await self._page(index)
         given = [(str(d.get(id_field, d.get("id", ""))), d) for d in documents]

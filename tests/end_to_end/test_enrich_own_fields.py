@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from end_to_end.conftest import Result, call_node, sources
+from sira_es.errors import InputError
 from sira_es.sira import Sira
 from tests.model_server import ModelServer
 
@@ -110,3 +111,9 @@ def test_ingest_step_takes_the_terms_of_a_text_that_is_gone(
 def test_ingest_step_leaves_such_documents_as_they_are(config: Path, index_name: str, held: dict[str, Any]) -> None:
     with Sira.from_config(config) as sira:
         assert sira.enrich_documents([OWN["both"]], index=index_name) == [OWN["both"]]
+
+
+@pytest.mark.parametrize("documents", ["text", {"_id": "1", "text": "a"}, [["text", "a"]]])
+def test_what_is_no_list_of_documents_is_refused(documents: Any, config: Path, index_name: str) -> None:
+    with Sira.from_config(config) as sira, pytest.raises(InputError, match="each of the documents must be a Mapping"):
+        sira.enrich_documents(documents, index=index_name)
