@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,7 @@ from sira_es.proxy.outcome import Outcome
 from sira_es.proxy.planning import Plan, Rewrite
 from sira_es.proxy.shapes import Verdict
 from sira_es.proxy.upstream import Lost, Node, Upstream
-from sira_es.proxy.wire import RawHeaders, Request
+from sira_es.proxy.wire import RawHeaders, Request, inflated
 
 __all__ = ["Answer", "Exchange"]
 
@@ -44,14 +43,7 @@ class Answer:
         encoding = next((v.lower() for k, v in self.headers if k.lower() == b"content-encoding"), b"")
         if encoding in {b"", b"identity"}:
             return self.body
-        if encoding not in {b"gzip", b"deflate"}:
-            return None
-        reader = zlib.decompressobj(zlib.MAX_WBITS | 32)
-        try:
-            unpacked = reader.decompress(self.body, UNPACKED)
-        except zlib.error:
-            return None
-        return unpacked if reader.eof else None
+        return inflated(self.body, UNPACKED) if encoding in {b"gzip", b"deflate"} else None
 
 
 class Exchange:

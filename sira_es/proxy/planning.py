@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,7 +19,7 @@ from sira_es.proxy.memory import Served
 from sira_es.proxy.options import ASKED, Asked, Options
 from sira_es.proxy.outcome import Outcome, Stages
 from sira_es.proxy.shapes import Shapes
-from sira_es.proxy.wire import Request
+from sira_es.proxy.wire import Request, inflated
 from sira_es.settings import Settings
 
 __all__ = ["Plan", "Planner", "Rewrite", "plain", "sample_key"]
@@ -244,11 +243,4 @@ def _unpacked(encoding: str | None, body: bytes) -> bytes | None:
     """The body as JSON; None for an encoding that is not gzip or deflate, or content that is not what it says."""
     if encoding is None or encoding.lower() == "identity":
         return body
-    if encoding.lower() not in {"gzip", "x-gzip", "deflate"}:
-        return None
-    try:
-        reader = zlib.decompressobj(zlib.MAX_WBITS | 32)
-        plain_body = reader.decompress(body, READ_LIMIT)
-    except zlib.error:
-        return None
-    return plain_body if reader.eof and not reader.unused_data else None
+    return inflated(body, READ_LIMIT) if encoding.lower() in {"gzip", "x-gzip", "deflate"} else None

@@ -55,13 +55,10 @@ class Shadow:
             return
         if answer.status != 200 or answer.rest is not None or "scroll" in found.params:
             return
-        if len(answer.body) > LARGEST:
+        if self._queue.full() or len(answer.body) > LARGEST:
             self._metrics.shadowed.labels("left out").inc()
-            return
-        try:
+        else:
             self._queue.put_nowait((request, found, body, answer, seconds))
-        except asyncio.QueueFull:
-            self._metrics.shadowed.labels("left out").inc()
 
     async def close(self) -> None:
         for worker in self._workers:

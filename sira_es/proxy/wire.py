@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import secrets
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -148,3 +149,13 @@ def _forwarded(raw: RawHeaders) -> RawHeaders:
 def returned_headers(raw: Iterable[tuple[bytes, bytes]], own: Iterable[tuple[bytes, bytes]] = ()) -> RawHeaders:
     """The headers of an answer that go back to the client, and ours."""
     return [(name, value) for name, value in raw if name.lower() not in _NOT_RETURNED] + list(own)
+
+
+def inflated(body: bytes, limit: int) -> bytes | None:
+    """A gzip or deflate body without its compression; None where it is none, more follows it, or it is longer than `limit`."""
+    reader = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        found = reader.decompress(body, limit)
+    except zlib.error:
+        return None
+    return found if reader.eof and not reader.unused_data else None
