@@ -226,10 +226,10 @@ class Batching:
         kept = {}
         for key, reply in asked.items():
             if reply.answer is not None and is_usable(reply.answer.text, "document"):
-                self.store.put(key, reply.answer)
                 kept[key] = reply.answer
             elif reply.answer is not None:
                 outcomes[key] = reply.reason or "unusable answer"
+        self.store.put_many(kept)
         for key in self.notes.settle(noted.token, outcomes):
             if (answer := asked[key].answer) is not None:
                 self.job.book(self._budget, answer)

@@ -135,8 +135,8 @@ class PageEnricher:
     async def known(self, prompts: Sequence[Prompt]) -> list[Answer | None]:
         """Stored or recorded answers, in one query a store; None where there is none."""
         if isinstance(self._source, StoredSource):
-            await self._source.fetch(prompts)
-        if isinstance(self._source, StoredSource | RecordedAnswers):
+            return await self._source.find(prompts)
+        if isinstance(self._source, RecordedAnswers):
             return self._source.known(prompts)
         return [None] * len(prompts)
 

@@ -92,11 +92,16 @@ class AnswerStore:
 
     def put(self, key: str, answer: Answer) -> None:
         """Keep an answer. The first one of a key stays, so that every process goes on with the same."""
-        row = (key, answer.text, answer.model, answer.prompt_tokens, answer.completion_tokens, answer.cost, time.time())
-        with self._file.guarded(), self._lock:
-            self._file.connection.execute(
+        self.put_many({key: answer})
+
+    def put_many(self, answers: Mapping[str, Answer]) -> None:
+        """Keep answers by key, as `put` does, in one transaction."""
+        now = time.time()
+        rows = [(key, a.text, a.model, a.prompt_tokens, a.completion_tokens, a.cost, now) for key, a in answers.items()]
+        with self._lock, self._file.transaction() as connection:
+            connection.executemany(
                 f"INSERT OR IGNORE INTO answers ({COLUMNS}, created) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-                row,
+                rows,
             )
 
     def spent_since(self, when: float, model: str) -> float:
@@ -239,21 +244,19 @@ class StoredSource:
         finally:
             self._leave(key, call)
 
-    async def fetch(self, prompts: Sequence[Prompt]) -> None:
-        """Take over what the shared store knows of these prompts and this one does not. Raises SiraError as that does."""
-        if self._shared is None:
-            return
-        keyed = {key_of(self.name, prompt): prompt for prompt in prompts}
-        missing = list(keyed.keys() - self._store.get_many(list(keyed)).keys())
-        for key, document in (await self._shared.read(missing) if missing else {}).items():
-            answer = _answer_of(document)
-            if answer is not None and key in keyed and self._usable(keyed[key], answer):
-                await asyncio.to_thread(self._store.put, key, answer)
-
     def known(self, prompts: Sequence[Prompt]) -> list[Answer | None]:
         """The stored answers to these prompts, None where there is none; one query, no call."""
         keys = [key_of(self.name, prompt) for prompt in prompts]
         found = self._store.get_many(keys)
+        return [found.get(key) for key in keys]
+
+    async def find(self, prompts: Sequence[Prompt]) -> list[Answer | None]:
+        """As `known`; what only the shared store has is taken over. Raises SiraError as that does."""
+        keys = [key_of(self.name, prompt) for prompt in prompts]
+        found = self._store.get_many(keys)
+        if self._shared is not None:
+            missing = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in found}
+            found |= await self._taken_over(self._shared, missing)
         return [found.get(key) for key in keys]
 
     def left(self, prompts: Sequence[Prompt]) -> list[bool]:
@@ -271,8 +274,14 @@ class StoredSource:
         await self._source.close()
 
     async def _new(self, key: str, prompt: Prompt, on_answer: Callable[[Answer], None]) -> Answer:
-        if fetched := await self._fetched(key, prompt):
-            return fetched
+        if self._shared is not None:
+            try:
+                taken = await self._taken_over(self._shared, {key: prompt})
+            except SiraError as error:
+                log.warning("%s; the model is asked instead", error)
+                taken = {}
+            if key in taken:
+                return taken[key]
         if self._limit is not None and self._store.spent_since(midnight(), self.name) >= self._limit:
             raise ModelError(
                 f"model {self.name} has reached max_cost_per_day of {self._limit:g}; raise it or wait for tomorrow",
@@ -293,12 +302,14 @@ class StoredSource:
                 await asyncio.shield(keeping)
         return answer
 
-    async def _fetched(self, key: str, prompt: Prompt) -> Answer | None:
-        try:
-            await self.fetch([prompt])
-        except SiraError as error:
-            log.warning("%s; the model is asked instead", error)
-        return self._store.get(key) if self._shared else None
+    async def _taken_over(self, shared: SharedStore, missing: Mapping[str, Prompt]) -> dict[str, Answer]:
+        """What a shared store has of the answers that are missing here, kept here from now on."""
+        read = await shared.read(list(missing)) if missing else {}
+        answers = {key: answer for key, document in read.items() if (answer := _answer_of(document))}
+        usable = {k: a for k, a in answers.items() if k in missing and self._usable(missing[k], a)}
+        if usable:
+            await asyncio.to_thread(self._store.put_many, usable)
+        return self._store.get_many(list(usable))
 
     async def _keep(self, key: str, answer: Answer) -> None:
         await asyncio.to_thread(self._store.put, key, answer)

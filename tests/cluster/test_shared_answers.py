@@ -62,6 +62,13 @@ async def machine(wire: Wire, index: str, model: ModelServer, tmp_path: Path) ->
         await sira.close()
 
 
+def answers_in(cluster: Cluster) -> AnswersIndex:
+    async def connected() -> Cluster:
+        return cluster
+
+    return AnswersIndex(connected)
+
+
 async def words(sira: AsyncSira, index: str) -> list[str]:
     return [t.word for t in (await sira.expand(QUERY, index)).terms]
 
@@ -118,10 +125,7 @@ async def test_answers_of_a_batch_are_shared(machine: Machine, plain: str, model
 
 
 async def test_the_first_answer_of_a_question_stays(cluster: Cluster, anyio_backend: str) -> None:
-    async def connected() -> Cluster:
-        return cluster
-
-    one, other = AnswersIndex(connected), AnswersIndex(connected)
+    one, other = answers_in(cluster), answers_in(cluster)
     await one.write({"k": {"text": "first", "model": "m"}})
     await other.write({"k": {"text": "second", "model": "m"}, "l": {"text": "third", "model": "m"}})
     found = await one.read(["k", "l", "unknown"])
@@ -180,19 +184,13 @@ async def test_what_is_no_answer_is_passed_over(
 
 @pytest.mark.parametrize("given", [{}, [], {"docs": 7}, {"docs": [7]}, {"docs": [{"found": True}]}])
 async def test_an_answer_that_is_none_of_a_cluster_is_told_as_that(given: Any, wired: Cluster, wire: Wire) -> None:
-    async def connected() -> Cluster:
-        return wired
-
     wire.on(READ, status=200, body=given)
     with pytest.raises(ClusterError, match="unexpected form"):
-        await AnswersIndex(connected).read(["k"])
+        await answers_in(wired).read(["k"])
 
 
 async def test_a_full_disk_is_told(wired: Cluster, wire: Wire) -> None:
-    async def connected() -> Cluster:
-        return wired
-
     full = {"create": {"_id": "k", "status": 429, "error": {"type": "cluster_block_exception", "reason": "disk"}}}
     wire.on(WRITE, status=200, body={"errors": True, "items": [full]})
     with pytest.raises(ClusterError, match="cluster_block_exception"):
-        await AnswersIndex(connected).write({"k": {"text": "x", "model": "m"}})
+        await answers_in(wired).write({"k": {"text": "x", "model": "m"}})
