@@ -21,6 +21,7 @@ _SETTING = "index.final_pipeline"
 _NONE = "_none"
 _MADE = "Made by sira-es"
 _AFTER = "-after-"
+_PIPELINE = "pipeline"
 _CHAIN = 2  # the customer's pipeline, then ours
 
 
@@ -104,17 +105,15 @@ async def _delete_unused(cluster: Cluster, names: Collection[str]) -> dict[str, 
     """Delete pipelines that nothing names any more; those that are named stay, each with where."""
     left = {}
     places = await _places(cluster) if names else {}
-    kind = "pipeline '"
     chains = {  # of ours: each is called by nothing but what named it, and may have been replaced there
-        place.removeprefix(kind)[:-1]
-        for place, named in places.items()
-        if place.startswith(kind) and named & set(names) and any(text.startswith(_MADE) for text in named)
+        place
+        for (kind, place), named in places.items()
+        if kind == _PIPELINE and named & set(names) and any(text.startswith(_MADE) for text in named)
     }
-    for name in sorted(
-        chains.union(names), key=lambda name: (_AFTER not in name, name)
-    ):  # one that calls another goes first
-        own = f"pipeline '{name}'"
-        if users := [place for place, named in places.items() if name in named and place != own]:
+    # One that calls another goes first.
+    for name in sorted(chains.union(names), key=lambda name: (_AFTER not in name, name)):
+        own = (_PIPELINE, name)
+        if users := [f"{where[0]} '{where[1]}'" for where, named in places.items() if name in named and where != own]:
             left[name] = users
             continue
         try:
@@ -129,13 +128,13 @@ async def _delete_unused(cluster: Cluster, names: Collection[str]) -> dict[str, 
     return left
 
 
-async def _places(cluster: Cluster) -> dict[str, set[str]]:
-    """What may name a pipeline, with all the texts in it: indices, templates and pipelines that may be looked at."""
+async def _places(cluster: Cluster) -> dict[tuple[str, str], set[str]]:
+    """What may name a pipeline, by kind and name, with all the texts in it, as far as it may be looked at."""
     everywhere: dict[str, str | int | bool] = {"flat_settings": True, "expand_wildcards": "all"}
-    found: dict[str, set[str]] = {}
+    found: dict[tuple[str, str], set[str]] = {}
     for kind, path, params in (
         ("index", f"/_all/_settings/{_SETTING},index.default_pipeline", everywhere),
-        ("pipeline", "/_ingest/pipeline", {}),
+        (_PIPELINE, "/_ingest/pipeline", {}),
         ("template", "/_index_template", {}),
         ("template", "/_component_template", {}),
         ("template", "/_template", {}),
@@ -145,7 +144,7 @@ async def _places(cluster: Cluster) -> dict[str, set[str]]:
         except ClusterRefused:
             continue
         for place, said in _placed(answer):
-            found.setdefault(f"{kind} '{place}'", set()).update(_texts(said))
+            found.setdefault((kind, place), set()).update(_texts(said))
     return found
 
 
