@@ -13,6 +13,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+from sira_es.cli import GARBAGE
 from sira_es.cluster.connect import Cluster
 from sira_es.cluster.scan import Hit, scan
 from sira_es.cluster.schema import create_index, ensure_fields
@@ -28,6 +29,8 @@ from sira_es.llm.model import Answer
 from sira_es.llm.store import AnswerStore, NoModel, StoredSource, key_of
 from sira_es.resources import data_file
 from sira_es.settings import IndexSettings
+
+gc.set_threshold(*GARBAGE)
 
 FIELDS = ["title", "text"]
 SETTINGS = IndexSettings(text_fields=FIELDS)
@@ -59,9 +62,6 @@ async def load(cluster: Cluster, index: str, count: int, joined: int = 1) -> Tar
     await index_documents(cluster, index, ((key, source) for key, source, _ in documents(count, joined)))
     await ensure_fields(cluster, await describe(cluster, index, FIELDS), "text")
     return await describe(cluster, index, FIELDS)
-
-
-gc.set_threshold(20_000, 20, 50)  # as the command line does
 
 
 def make_job(cluster: Cluster, target: Target, folder: Path, store: AnswerStore) -> Enrichment:

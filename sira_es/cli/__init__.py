@@ -17,6 +17,9 @@ from sira_es.errors import SiraError
 
 __all__ = ["main"]
 
+GARBAGE = (20_000, 20, 50)
+"""Thresholds of the garbage collector: hardly any garbage is cyclic, and looking for it as usual takes a tenth of the time."""
+
 COMMANDS = {
     "compile": "the one request for a text, as JSON that curl can send",
     "demo": "from nothing to a better search on this machine, with figures",
@@ -75,9 +78,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong use, 3 some documents failed, 4 a limit, 130 interrupted."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a document may hold what the terminal cannot show
-    gc.set_threshold(
-        20_000, 20, 50
-    )  # hardly any garbage is cyclic; looking for it at the default pace takes a tenth of the time
+    gc.set_threshold(*GARBAGE)
     sys.exit(run(arguments))
 
 

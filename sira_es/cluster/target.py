@@ -128,10 +128,10 @@ class Target:
         """The largest page of a search over all indices."""
         return min((i.most_hits for i in self.indices), default=10_000)
 
-    def keys_of(self, fields: Sequence[str]) -> list[str]:
-        """The keys of a `_source` that hold the values of these fields: of a multi-field, that of the field above it."""
+    def source_of(self, fields: Sequence[str]) -> list[str]:
+        """What to read of a `_source`: the values of these fields (of a multi-field, the field above it), and what is ours."""
         held = (f.rpartition(".")[0] if f in i.multi_fields else f for i in self.indices for f in fields)
-        return list(dict.fromkeys(held))
+        return [*dict.fromkeys(held), SIRA, ENRICHED]
 
     @property
     def has_enriched(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from sira_es.cluster.connect import Cluster, segment
 from sira_es.cluster.scan import Hit, scan
 from sira_es.cluster.statistics import DocumentFrequencies
-from sira_es.cluster.target import ENRICHED, SIRA, Target
+from sira_es.cluster.target import SIRA, Target
 from sira_es.cluster.write import Outcome, refresh
 from sira_es.enrich.ledger import Entry, Ledger, Totals, address
 from sira_es.enrich.own import is_ours
@@ -254,7 +254,7 @@ class Enrichment:
         self, target: Target, query: Mapping[str, Any], part: tuple[int, int]
     ) -> AsyncGenerator[list[Hit], None]:
         """The documents as a run reads them: what the model is shown, and what we wrote before."""
-        source = [*self._target.keys_of(self._page.fields), SIRA, ENRICHED]
+        source = self._target.source_of(self._page.fields)
         return scan(self._cluster, target, query=query, source=source, part=part, **self._scan)  # type: ignore[arg-type]
 
     async def _each_page(
@@ -281,10 +281,10 @@ class Enrichment:
                 return
             results = await self._page.enrich([(h.id, h.source) for h in due], self._budget)
             pairs = list(zip(due, results, strict=True))
-            emptied = [
-                (h, r) for h, r in pairs if r.skipped and is_ours(h.source)
-            ]  # they lose the terms of the old text
-            outcomes = await self._write([*((h, r) for h, r in pairs if r.fields is not None), *emptied])
+            # One that has no text any more loses the terms of the old one.
+            outcomes = await self._write(
+                [(h, r) for h, r in pairs if r.fields is not None or (r.skipped and is_ours(h.source))]
+            )
             told = [
                 (h, self._entry(h, r, outcomes.get((h.index, h.id))))
                 for h, r in pairs
@@ -334,7 +334,7 @@ class Enrichment:
 
     async def _write(self, pairs: Sequence[tuple[Hit, Enriched]]) -> dict[tuple[str, str], Outcome]:
         return await write(
-            self._cluster, pairs, keys=self._target.keys_of(self._page.fields), hash_of=self._page.hash_of
+            self._cluster, pairs, source=self._target.source_of(self._page.fields), hash_of=self._page.hash_of
         )
 
     def _entry(self, hit: Hit, result: Enriched, outcome: Outcome | None) -> Entry:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sira_es.cluster.connect import Cluster, expected, segment
 from sira_es.cluster.statistics import DocumentFrequencies
-from sira_es.cluster.target import ENRICHED, SIRA, Target
+from sira_es.cluster.target import Target
 from sira_es.cluster.write import refresh
 from sira_es.enrich.page import PageEnricher
 from sira_es.enrich.passes import HASHED, made_otherwise, pending_query
@@ -111,7 +111,7 @@ async def _sample(cluster: Cluster, target: Target, page: PageEnricher, query: M
     random = {"function_score": {"query": query, "random_score": {"seed": 7, "field": "_seq_no"}}}
     body = {
         "size": min(SAMPLE, target.most_hits),
-        "_source": [*target.keys_of(page.fields), SIRA, ENRICHED],
+        "_source": target.source_of(page.fields),
         "query": random,
     }
     answer = await cluster.request("POST", f"/{segment(target.name)}/_search", body=body)

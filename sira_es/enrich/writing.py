@@ -31,12 +31,12 @@ async def write(
     cluster: Cluster,
     pairs: Sequence[tuple[Hit, Enriched]],
     *,
-    keys: Sequence[str],
+    source: Sequence[str],
     hash_of: Callable[[Mapping[str, Any]], str],
 ) -> dict[tuple[str, str], Outcome]:
     """Write, and where somebody else wrote first read again and retry while the text is still the same.
 
-    `keys` of a `_source` hold the text. Where a result has no fields, ours are removed.
+    `source` is what to read of a document. Where a result has no fields, ours are removed.
     """
     outcomes: dict[tuple[str, str], Outcome] = {}
     left = list(pairs)
@@ -46,7 +46,7 @@ async def write(
         results = await update(cluster, [Change(h, r.fields) for h, r in left])
         outcomes.update({(h.index, h.id): o for (h, _), o in zip(left, results, strict=True)})
         conflicts = [p for p, o in zip(left, results, strict=True) if o.status == "conflict"]
-        fresh = await reread(cluster, [h for h, _ in conflicts], source=[*keys, SIRA, ENRICHED])
+        fresh = await reread(cluster, [h for h, _ in conflicts], source=source)
         left = [
             (now, r)
             for (_, r), now in zip(conflicts, fresh, strict=True)
