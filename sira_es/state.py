@@ -25,7 +25,13 @@ class StateFile:
     """
 
     def __init__(
-        self, path: Path, what: str, tables: str, *, version: int = 1, synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
+        self,
+        path: Path,
+        what: str,
+        tables: str,
+        *,
+        version: int = 1,
+        synchronous: Literal["OFF", "NORMAL", "FULL"] = "NORMAL",
     ) -> None:
         self._path, self._what, self._version = path, what, version
         try:
@@ -73,13 +79,16 @@ class StateFile:
 
     def _found(self) -> int:
         """The version of the file, 0 where it is empty. Raises ConfigurationError for one that is not ours to use."""
-        found = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
-        tables = self.connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()[0]
+        # In one statement, lest another process makes the file in between.
+        query = (
+            "SELECT user_version, (SELECT count(*) FROM sqlite_master WHERE type = 'table') FROM pragma_user_version"
+        )
+        found, tables = self.connection.execute(query).fetchone()
         if found > self._version:
             raise self._unusable(f"it was made by a newer sira-es (version {found}); upgrade, or")
         if found == 0 and tables:
             raise self._unusable("it is another program's database")
-        return found
+        return int(found)
 
     def _set_journal(self) -> None:
         give_up = time.monotonic() + BUSY_SECONDS

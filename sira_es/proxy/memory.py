@@ -14,6 +14,8 @@ from typing import Protocol
 from pydantic import TypeAdapter, ValidationError
 
 from sira_es.dsl.compile import Coverage
+from sira_es.errors import ConfigurationError
+from sira_es.state import StateFile
 from sira_es.vocabulary.model import Expansion
 
 __all__ = ["Key", "Memory", "Served", "SharedMemory"]
@@ -81,6 +83,10 @@ class LocalMemory:
 
 
 _SERVED = TypeAdapter(Served)
+_TABLES = """
+CREATE TABLE IF NOT EXISTS served (key TEXT PRIMARY KEY, until REAL, served TEXT);
+CREATE INDEX IF NOT EXISTS served_until ON served (until);
+"""
 
 
 class SharedMemory:
@@ -95,16 +101,11 @@ class SharedMemory:
         self._swept = 0.0
         self._file: sqlite3.Connection | None = None
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)
+            self._file = StateFile(path, "what was served", _TABLES, synchronous="OFF").connection
             path.chmod(0o600)
-            self._file = sqlite3.connect(path, timeout=1.0, isolation_level=None)
-            self._file.execute("PRAGMA journal_mode = WAL")
-            self._file.execute("PRAGMA synchronous = OFF")
-            self._file.execute("CREATE TABLE IF NOT EXISTS served (key TEXT PRIMARY KEY, until REAL, served TEXT)")
-            self._file.execute("CREATE INDEX IF NOT EXISTS served_until ON served (until)")
+            self._file.execute("PRAGMA busy_timeout = 1000")  # no search waits longer for another process
             self._sweep(self._file)
-        except (OSError, sqlite3.Error):
+        except (ConfigurationError, OSError, sqlite3.Error):
             self._file = None
 
     def get(self, key: Key) -> Served | None:

@@ -6,6 +6,8 @@ import gzip
 import secrets
 import sqlite3
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -185,6 +187,27 @@ def test_beside_a_shadow_nobody_is_served_but_the_sample() -> None:
 def test_one_search_tells_its_outcome_several_how_many_of_each() -> None:
     assert told([Outcome("skipped", "no text")]) == "skipped; reason=no text"
     assert told([Outcome("applied"), Outcome("failed", "x"), Outcome("applied")]) == "applied=2, failed=1"
+
+
+def test_two_processes_that_start_at_once_share_what_they_serve(tmp_path: Path) -> None:
+    key, served = ("", "docs", "text"), Served(None, reason="x")
+    both = threading.Barrier(2)
+
+    def process(first: bool, file: Path) -> Served | None:
+        both.wait()
+        memory = SharedMemory(file)
+        both.wait()
+        if first:
+            memory.put(key, served)
+        both.wait()
+        with closing(memory):
+            return memory.get(key)
+
+    with ThreadPoolExecutor(2) as pool:
+        for number in range(200):
+            file = tmp_path / str(number)
+            found = list(pool.map(process, (True, False), (file, file)))
+            assert found == [served, served], number
 
 
 def test_an_answer_that_is_far_longer_than_it_came_is_not_read() -> None:
