@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["MAX_UNITS", "RawWord", "Token", "plain_words", "sendable", "split", "tokens_of"]
 
@@ -26,8 +26,7 @@ class Token:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class RawWord:
+class RawWord(NamedTuple):
     """A word of a text, without figures.
 
     `tokens` are those of the main field's search analyzer, `others` those that each further analyzer makes of the same
@@ -39,9 +38,6 @@ class RawWord:
     tokens: tuple[str, ...]
     others: tuple[tuple[str, ...] | None, ...] = ()
     parts: tuple[str, ...] = ()
-
-    def __hash__(self) -> int:
-        return hash(self.text)  # the rest follows from the text, nearly always; hashed millions of times
 
 
 def sendable(text: str) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 __all__ = ["Cache", "SingleFlight"]
 
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
@@ -33,6 +34,17 @@ class Cache(Generic[V]):
             return None
         self._values.move_to_end(key)
         return found[1]
+
+    def get_many(self, keys: Iterable[K]) -> dict[K, V]:
+        """Those of the values that are there and young enough, by key."""
+        now = self._clock()
+        found: dict[K, V] = {}
+        for key in keys:
+            held = self._values.get(key)
+            if held is not None and now - held[0] < self._ttl:
+                self._values.move_to_end(key)
+                found[key] = held[1]
+        return found
 
     def put(self, key: Hashable, value: V) -> None:
         self._values[key] = (self._clock(), value)

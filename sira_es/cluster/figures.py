@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from sira_es.cluster.analysis import RawWord, split, tokens_of
 from sira_es.cluster.target import ENRICHED
@@ -75,8 +75,7 @@ class Asked:
         return tuple(dict.fromkeys([self.main.search_analyzer, *(f.search_analyzer for f in self.all_fields)]))
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(NamedTuple):
     """What is known of a word: numbers of documents with it in a text field and in enriched_terms, None: not known.
 
     `doc_count` is the largest number of documents that any text field has, deleted ones included; None for counts,

@@ -10,7 +10,6 @@ import copy
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 from sira_es.cluster.analysis import RawWord, plain_words, sendable
@@ -94,8 +93,8 @@ class _Found:
     coverage: Coverage = _UNKNOWN
     _scaled: dict[RawWord, Word] = field(default_factory=dict)
 
-    def all_words(self) -> list[RawWord]:
-        return list(dict.fromkeys(w for ws in self.words.values() for w in ws))
+    def without_figures(self) -> list[RawWord]:
+        return list(dict.fromkeys([w for ws in self.words.values() for w in ws if w not in self.figures]))
 
     def analysis(self, text: str, sent: str) -> Analysis:
         return Analysis(text, tuple([self._scaled.get(raw) or self._word(raw) for raw in self.words[sent]]))
@@ -183,19 +182,18 @@ class DocumentFrequencies:
         return _Scope(target, tuple(fields), main, vectors, place, repr((place, main, vectors)))
 
     async def _look_up(self, scope: _Scope, sent: Sequence[str]) -> _Found:
-        found = _Found()
-        for text in sent:
-            words = self._texts.get((scope.key, text)) if text.strip() else ()
-            if words is not None:
-                found.words[text] = words
+        known = self._texts.get_many([(scope.key, text) for text in sent])
+        found = _Found({text: words for (_, text), words in known.items()})
+        found.words |= {text: () for text in sent if not text.strip()}
         self._recall(scope, found, found.words)
         unread = [t for t in dict.fromkeys(sent) if t not in found.words]
-        await self._read(scope, found, unread)
-        for text in unread:
-            if text not in found.words:
-                found.words[text] = plain_words(text)
-        self._recall(scope, found, unread)
-        missing = [w for w in found.all_words() if w not in found.figures]
+        if unread or found.without_figures():
+            await self._read(scope, found, unread)
+            for text in unread:
+                if text not in found.words:
+                    found.words[text] = plain_words(text)
+            self._recall(scope, found, unread)
+        missing = found.without_figures()
         coverage = self._coverages.get(scope.place)
         if missing or coverage is None:
             coverage = await self._count(scope, found, missing, coverage)
@@ -203,9 +201,8 @@ class DocumentFrequencies:
         return found
 
     def _recall(self, scope: _Scope, found: _Found, texts: Iterable[str]) -> None:
-        for word in chain.from_iterable(found.words[text] for text in texts):
-            if word not in found.figures and (known := self._figures.get((scope.key, word))):
-                found.figures[word] = known
+        words = {(scope.key, word) for text in texts for word in found.words[text]}
+        found.figures |= {word: figures for (_, word), figures in self._figures.get_many(words).items()}
 
     def _keep(self, scope: _Scope, found: _Found, word: RawWord, figures: Figures) -> None:
         found.figures[word] = figures

@@ -10,8 +10,8 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 from sira_es.cluster.connect import Cluster, cause_of, dumps, expected, segment
 from sira_es.cluster.scan import Hit
@@ -44,12 +44,11 @@ _NULLED = "set to null: this cluster runs no scripts"
 Status = Literal["updated", "noop", "conflict", "missing", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """What to write into a document as it was read: `doc` holds our fields, None removes them."""
 
     hit: Hit
-    doc: Mapping[str, Any] | None = field(hash=False)
+    doc: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +80,19 @@ async def update(cluster: Cluster, changes: Sequence[Change]) -> list[Outcome]:
     away are "failed". Nothing is written where our fields are not mapped ("conflict"): the cluster would map them by
     guess. Raises ClusterRefused where a whole request is refused (credentials, privileges), ValueError for other fields.
     """
-    for change in changes:
-        if change.doc is not None and not set(change.doc) <= set(_OURS):
-            raise ValueError(f"only {' and '.join(_OURS)} may be written, not {sorted(set(change.doc) - set(_OURS))}")
+    if foreign := {key for change in changes if change.doc is not None for key in change.doc} - set(_OURS):
+        raise ValueError(f"only {' and '.join(_OURS)} may be written, not {sorted(foreign)}")
     mapped = {index: await _maps_ours(cluster, index) for index in {c.hit.index for c in changes}}
-    outcomes = [_unsent(c.hit, gone=mapped[c.hit.index] is None) for c in changes]
     present = [
         i for i, c in enumerate(changes) if mapped[c.hit.index] or (c.doc is None and mapped[c.hit.index] is not None)
     ]
-    results = await _send(cluster, [_update_lines(changes[i].hit, _body(changes[i])) for i in present])
-    unscripted = []
-    for i, result in zip(present, results, strict=True):
-        outcomes[i] = _outcome(changes[i].hit, result)
-        if changes[i].doc is None and result.wants_scripts:
-            unscripted.append(i)
+    sent = await _send(cluster, [_update_lines(changes[i].hit, _body(changes[i])) for i in present])
+    results = dict(zip(present, sent, strict=True))
+    outcomes = [
+        _outcome(c.hit, results[i]) if i in results else _unsent(c.hit, gone=mapped[c.hit.index] is None)
+        for i, c in enumerate(changes)
+    ]
+    unscripted = [i for i, result in results.items() if changes[i].doc is None and result.wants_scripts]
     nulls = [_update_lines(changes[i].hit, {"doc": _nulls(changes[i].hit)}) for i in unscripted]
     for i, result in zip(unscripted, await _send(cluster, nulls), strict=True):
         outcome = _outcome(changes[i].hit, result)
@@ -160,8 +158,7 @@ async def merge(cluster: Cluster, index: str) -> None:
     await refresh(cluster, index)
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
+class _Result(NamedTuple):
     """One item of a bulk answer; status 0 where none came."""
 
     status: int
@@ -177,7 +174,7 @@ class _Result:
     def settled(self) -> bool:
         """Nothing would be different another time. A full disk is 429 too, and stays so."""
         busy = self.status in _BUSY and self.kind != "cluster_block_exception"
-        return not (busy or self.status == 413 or self.kind in _LOST_NODE)
+        return self.status < 300 or not (busy or self.status == 413 or self.kind in _LOST_NODE)
 
     @property
     def wants_scripts(self) -> bool:
@@ -276,7 +273,7 @@ def _update_lines(hit: Hit, body: Mapping[str, Any]) -> bytes:
 
 
 def _body(change: Change) -> Mapping[str, Any]:
-    return {"script": _REMOVE} if change.doc is None else {"doc": dict(change.doc)}
+    return {"script": _REMOVE} if change.doc is None else {"doc": change.doc}
 
 
 def _nulls(hit: Hit) -> dict[str, None]:

@@ -10,6 +10,10 @@ from sira_es.cluster.target import ENRICHED, SIRA
 __all__ = ["is_ours", "own_field"]
 
 
+_OURS = (SIRA, ENRICHED)
+_NOTHING: tuple[Any, ...] = (None, {})
+
+
 def is_ours(source: Mapping[str, Any]) -> bool:
     """Whether a `_source` has an object `sira` as we write it: with a source hash and a recipe, both strings."""
     made = source.get(SIRA)
@@ -22,7 +26,7 @@ def own_field(source: Mapping[str, Any]) -> str:
     Such a document is neither written nor undone. A null is none: that is what an undoing without scripts leaves; nor is
     an empty object, which OpenSearch shows in every document where it derives the source from the mapping.
     """
-    if is_ours(source):
+    held = [key.partition(".")[0] for key, value in source.items() if key.startswith(_OURS) and value not in _NOTHING]
+    if not held or is_ours(source):
         return ""
-    held = [key for key, value in source.items() if value is not None and value != {}]
-    return next((n for n in (SIRA, ENRICHED) if any(key == n or key.startswith(f"{n}.") for key in held)), "")
+    return next((name for name in _OURS if name in held), "")

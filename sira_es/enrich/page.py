@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from sira_es.cluster.statistics import DocumentFrequencies
 from sira_es.cluster.target import Target
@@ -26,8 +26,7 @@ from sira_es.llm.recorded import RecordedAnswers
 from sira_es.llm.store import StoredSource
 from sira_es.settings import IndexSettings
 from sira_es.vocabulary import HumanTerms, Rules, clean_document, judge_document
-from sira_es.vocabulary.clean import match_key
-from sira_es.vocabulary.model import Phrase, Proposal, Statistics, Verdict
+from sira_es.vocabulary.model import Analysis, Phrase, Proposal, Statistics, Verdict
 
 __all__ = ["GIVES_ORDERS", "IN_PART", "NOT_ASKED", "OWN_FIELD", "Enriched", "PageEnricher"]
 
@@ -45,8 +44,7 @@ _OF_ONE_DOCUMENT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Enriched:
+class Enriched(NamedTuple):
     """What one document gets. `fields` holds `enriched_terms` and `sira`, None where there is nothing, for `reason`.
 
     `skipped`: there was nothing to read. `note` says what is unusual about a document that was enriched. `rejected`
@@ -66,9 +64,9 @@ class Enriched:
         return list(self.fields["enriched_terms"]) if self.fields else []
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Document:
-    """A document on its way: what was read of it, the prompts, and what came of them."""
+    """A document on its way: what was read of it, the prompts, and what comes of them."""
 
     id: str
     hash: str
@@ -77,6 +75,10 @@ class _Document:
     error: ModelError | None = None
     terms: tuple[Phrase, ...] = ()
     questions: tuple[Phrase, ...] = ()
+
+    @property
+    def is_answered(self) -> bool:
+        return self.error is None and not self.reading.reason
 
 
 class PageEnricher:
@@ -102,6 +104,10 @@ class PageEnricher:
         self._searched = [name for name, _ in settings.fields]
         self.fields = settings.read
         """What is read of a document: the text fields, and those that are only read."""
+        usual = f"{source.name}/{QUESTIONS if settings.questions else DOCUMENT}"
+        chunks = settings.chunk_tokens
+        self.recipe = usual if chunks == DEFAULT_CHUNK_TOKENS else f"{usual}/{chunks}"
+        """How terms are made: model, prompt version, and the size of chunks where it is not the usual one."""
         self._rules = Rules(**settings.expansion.model_dump())
         self._human = human or HumanTerms()
         self._places = asyncio.Semaphore(concurrency)
@@ -111,13 +117,6 @@ class PageEnricher:
         """The last error, once the model failed so often in a row that it is not asked any more."""
         self.proven = False
         """Whether the model ever gave a usable answer; until then nonsense, too, is a failure of the model."""
-
-    @property
-    def recipe(self) -> str:
-        """How terms are made: model, prompt version, and the size of chunks where it is not the usual one."""
-        chunks = self._settings.chunk_tokens
-        usual = f"{self._source.name}/{QUESTIONS if self._settings.questions else DOCUMENT}"
-        return usual if chunks == DEFAULT_CHUNK_TOKENS else f"{usual}/{chunks}"
 
     @property
     def allowed(self) -> frozenset[str]:
@@ -162,9 +161,10 @@ class PageEnricher:
         budget = budget or Budget()
         prepared = [self._prepared(*document) for document in documents]
         answered = await self._answered(prepared, budget)
-        cleaned = [self._cleaned(d, a) for d, a in zip(prepared, answered, strict=True)]
-        unique = list(dict.fromkeys(p.phrase for d in cleaned for p in d.terms if p.verdict is None))
-        known: dict[str, Any] = {}
+        for document, answers in zip(prepared, answered, strict=True):
+            self._clean(document, answers)
+        unique = list(dict.fromkeys([p.phrase for d in prepared for p in d.terms if p.verdict is None]))
+        known: dict[str, Analysis] = {}
         total = None
         if unique:
             statistics = await self._frequencies.look_up(
@@ -173,12 +173,15 @@ class PageEnricher:
             known = dict(zip(unique, statistics.analyses, strict=True))
             # Where only enriched_terms is searched, how common a word is depends on what was enriched before: no say.
             total = None if self._settings.pattern else statistics.documents
+        self.watch.learn(known.values(), total)
         self.watch.look()
-        results = []
-        for document in cleaned:
-            own = Statistics(total, tuple(known[p.phrase] for p in document.terms if p.verdict is None))
-            results.append(self._result(document, self._judged(document, own)))
-        return results
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        judged = [
+            self._judged(d, Statistics(total, tuple([known[p.phrase] for p in d.terms if p.verdict is None])))
+            for d in prepared
+        ]
+        self.watch.note([_kept(ps) for d, ps in zip(prepared, judged, strict=True) if d.is_answered])
+        return [self._result(d, self._less_held(d, ps), now) for d, ps in zip(prepared, judged, strict=True)]
 
     def _prepared(self, doc_id: str, source: Mapping[str, Any]) -> _Document:
         values = text_values(source, self.fields)
@@ -250,33 +253,32 @@ class PageEnricher:
             self.broken is not None and result.error is not None and result.error.reason not in _OF_ONE_DOCUMENT
         )
 
-    def _cleaned(self, document: _Document, answers: tuple[Answer, ...] | ModelError) -> _Document:
+    def _clean(self, document: _Document, answers: tuple[Answer, ...] | ModelError) -> None:
+        """Give a document what its answers propose, or the error in place of them."""
         if isinstance(answers, ModelError):
-            return replace(document, error=answers)
+            document.error = answers
+            return
         texts, allowed = document.reading.texts, self._human.allow
         try:
-            proposed = _in_turn([document_proposals(a.text) for a in answers])
-            asked = _in_turn([document_questions(a.text) for a in answers]) if self._settings.questions else ()
+            terms = _in_turn([document_proposals(a.text) for a in answers])
+            questions = _in_turn([document_questions(a.text) for a in answers]) if self._settings.questions else ()
         except ModelError as error:
-            return replace(document, error=error)
-        terms = clean_document(proposed, values=texts, allowed=allowed)
-        questions = clean_document(asked, values=texts, allowed=allowed, questions=True) if asked else ()
-        return replace(document, terms=terms, questions=questions)
+            document.error = error
+            return
+        document.terms = clean_document(terms, values=texts, allowed=allowed)
+        if questions:
+            document.questions = clean_document(questions, values=texts, allowed=allowed, questions=True)
 
     def _judged(self, document: _Document, statistics: Statistics) -> tuple[Phrase, ...]:
-        """The phrases and questions with their verdicts, less what is held back."""
+        """The phrases and questions with their verdicts."""
         judged = judge_document(document.terms, statistics, rules=self._rules, human=self._human)
         if document.questions:
             judged += judge_document(document.questions, None, rules=self._rules, human=self._human)
-        words = {a.text: a.words for a in statistics.analyses}
-        total = statistics.documents or 1
-        shares = {
-            p.phrase: {match_key(w.text): (w.df or 0) / total for w in words.get(p.phrase, ())}
-            for p in judged
-            if p.verdict is Verdict.KEPT
-        }
-        self.watch.note(shares)
-        if not self.watch.held and not document.reading.gives_orders:
+        return judged
+
+    def _less_held(self, document: _Document, judged: tuple[Phrase, ...]) -> Sequence[Phrase]:
+        """Judged phrases, less what is held back."""
+        if not self.watch.is_holding and not document.reading.gives_orders:
             return judged
         kept = 0
         result = []
@@ -284,7 +286,7 @@ class PageEnricher:
             held = self._held_back(phrase, document, kept) if phrase.verdict is Verdict.KEPT else phrase
             kept += held.verdict is Verdict.KEPT
             result.append(held)
-        return tuple(result)
+        return result
 
     def _held_back(self, phrase: Phrase, document: _Document, kept: int) -> Phrase:
         """A kept phrase, or why it is held back after all; `kept` of the document have been kept before."""
@@ -294,30 +296,32 @@ class PageEnricher:
             return phrase.judged(Verdict.CAPPED, GIVES_ORDERS)
         return phrase
 
-    def _result(self, document: _Document, phrases: Sequence[Phrase]) -> Enriched:
+    def _result(self, document: _Document, phrases: Sequence[Phrase], now: str) -> Enriched:
         error, reading = document.error, document.reading
         if error is not None:
             return Enriched(document.hash, None, reason=error.reason, error=error)
         if reading.reason:
             return Enriched(document.hash, None, reason=reading.reason, skipped=True)
         fields = {
-            "enriched_terms": [p.phrase for p in phrases if p.verdict is Verdict.KEPT],
-            "sira": {
-                "source_hash": document.hash,
-                "recipe": self.recipe,
-                "enriched_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            },
+            "enriched_terms": _kept(phrases),
+            "sira": {"source_hash": document.hash, "recipe": self.recipe, "enriched_at": now},
         }
-        rejected = Counter(p.verdict.value for p in phrases if p.verdict not in {None, Verdict.KEPT})
+        rejected = [p.verdict.value for p in phrases if p.verdict is not None and p.verdict is not Verdict.KEPT]
         note = f"{IN_PART}: {reading.coverage:.0%}" if reading.coverage < 1 else ""
         note = GIVES_ORDERS if reading.gives_orders else note
-        return Enriched(document.hash, fields, note=note, rejected=dict(rejected))
+        return Enriched(document.hash, fields, note=note, rejected=dict(Counter(rejected)) if rejected else {})
+
+
+def _kept(phrases: Sequence[Phrase]) -> list[str]:
+    return [p.phrase for p in phrases if p.verdict is Verdict.KEPT]
 
 
 def _not_asked() -> ModelError:
     return ModelError("the run was stopped before", reason=NOT_ASKED)
 
 
-def _in_turn(answers: Sequence[Sequence[Proposal]]) -> list[Proposal]:
+def _in_turn(answers: Sequence[Sequence[Proposal]]) -> Sequence[Proposal]:
     """The proposals of all parts of a document, the first of each before the second of any."""
+    if len(answers) == 1:
+        return answers[0]
     return [p for p in chain.from_iterable(zip_longest(*answers)) if p is not None]

@@ -12,7 +12,7 @@ from sira_es.cluster.scan import Hit
 __all__ = ["PAGE", "each_page"]
 
 PAGE = 200
-AT_A_TIME = 3
+AT_A_TIME = 5
 TICK = 5.0  # seconds between reports of progress while a page takes long
 
 

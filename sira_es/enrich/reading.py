@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 __all__ = ["DEFAULT_CHUNK_TOKENS", "MOST_PARTS", "Reading", "read"]
 
@@ -62,14 +63,19 @@ def read(
     A document of more than `chunk_tokens` (4 bytes each) is cut into parts at ends of paragraphs, sentences or words,
     at most `MOST_PARTS`; short values, such as a title, stand in each.
     """
-    held = {name: tuple(_plain(v) for v in vs if v.strip()) for name, vs in values.items()}
-    readable = {name: tuple(v for v in vs if v.strip() and not _is_binary(v)) for name, vs in held.items()}
+    readable: dict[str, tuple[str, ...]] = {}
+    binary = False
+    for name, held in values.items():
+        texts = [text for value in held if (text := _plain(value)) and not text.isspace()]
+        kept = [text for text in texts if not _is_binary(text)]
+        binary = binary or len(kept) < len(texts)
+        readable[name] = tuple(kept)
     if not any(readable.values()):
-        return Reading((), (), reason="binary" if any(held.values()) else "no text")
-    texts = tuple(v for name in list(readable)[: len(readable) - unsearched] for v in readable[name])
+        return Reading((), (), reason="binary" if binary else "no text")
+    searched = tuple(chain.from_iterable(list(readable.values())[: len(readable) - unsearched]))
     parts, coverage = _parts(readable, chunk_tokens * BYTES_A_TOKEN)
-    orders = any(_gives_orders(v) for vs in readable.values() for v in vs)
-    return Reading(parts, texts, coverage, gives_orders=orders)
+    orders = _gives_orders("\n".join(chain.from_iterable(readable.values())))
+    return Reading(parts, searched, coverage, gives_orders=orders)
 
 
 def _plain(text: str) -> str:
@@ -111,8 +117,8 @@ def _gives_orders(text: str) -> bool:
 
 
 def _parts(values: Mapping[str, tuple[str, ...]], room: int) -> tuple[tuple[Mapping[str, tuple[str, ...]], ...], float]:
-    if sum(_size(v) for vs in values.values() for v in vs) <= room:
-        return (dict(values),), 1.0
+    if sum([_size(v) for vs in values.values() for v in vs]) <= room:
+        return (values,), 1.0
     head: dict[str, tuple[str, ...]] = dict.fromkeys(values, ())
     body: list[tuple[str, str]] = []
     taken = 0

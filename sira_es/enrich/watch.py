@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from sira_es.vocabulary import Analysis
 from sira_es.vocabulary.clean import match_key
 
 __all__ = ["Watch"]
@@ -15,6 +16,7 @@ MOST_OF_A_WORD = 0.5
 OFTEN_ENOUGH = 10
 RARE = 0.01  # a share in the texts that explains nothing
 MOST_COUNTED = 20_000
+MORE = 1.05  # times as many documents: worth another look
 
 
 class Watch:
@@ -42,6 +44,7 @@ class Watch:
         self._counting = counting
         self._in_texts: dict[str, float] = {}
         self._held: frozenset[str] = frozenset()
+        self._looked_at = 0
         self.look()
 
     @property
@@ -50,32 +53,57 @@ class Watch:
         return {key.lstrip("="): self._counts[key] / self._documents for key in sorted(self._held)}
 
     @property
+    def is_holding(self) -> bool:
+        """Whether anything is held back."""
+        return bool(self._held)
+
+    @property
     def counts(self) -> dict[str, int]:
         """What a later run needs to go on: the most frequent entries, and under "" the number of documents."""
         foreign = ((key, n) for key, n in self._counts.most_common(1000) if not self._is_of_the_texts(key))
         return {**dict(foreign), "": self._documents}
 
-    def note(self, kept: Mapping[str, Mapping[str, float]]) -> None:
-        """Count the kept phrases of one document, each with the shares of the documents whose texts have its words."""
-        keys = [match_key(phrase) for phrase in kept]
-        for key, shares in zip(keys, kept.values(), strict=True):
-            if often := {word: share for word, share in shares.items() if share > RARE}:
+    def learn(self, analyses: Iterable[Analysis], documents: int | None) -> None:
+        """Take in how common the words of phrases are in the texts of an index of so many documents.
+
+        Where their number is unknown nothing tells what the texts are about: no such word is held back.
+        """
+        for analysis in analyses:
+            often = {}
+            for word in analysis.words:
+                share = (word.df or 0) / documents if documents else 1.0
+                if share > RARE:
+                    often[match_key(word.text)] = share
+            if often:
                 self._in_texts.update(often)
-                if len(often) == len(shares):
-                    self._in_texts[f"={key}"] = min(often.values())
-        if not self._counting:
-            return
-        self._counts.update({f"={key}" for key in keys}.union(*[key.split() for key in keys]))
-        self._documents += 1
-        if len(self._counts) > MOST_COUNTED:
-            self._counts = Counter(dict(self._counts.most_common(MOST_COUNTED // 2)))
+                if all(match_key(word.text) in often for word in analysis.words):
+                    self._in_texts[f"={match_key(analysis.text)}"] = min(often.values())
         if len(self._in_texts) > 2 * MOST_COUNTED:
             self._in_texts = {key: share for key, share in self._in_texts.items() if key in self._counts}
 
+    def note(self, page: Sequence[Sequence[str]]) -> None:
+        """Count the kept phrases of a page of documents."""
+        if not self._counting:
+            return
+        entries: list[str] = []
+        for phrases in page:
+            keys = [match_key(phrase) for phrase in phrases]
+            entries += {f"={key}" for key in keys}.union(" ".join(keys).split())
+        self._counts.update(entries)
+        self._documents += len(page)
+        if len(self._counts) > MOST_COUNTED:
+            self._counts = Counter(dict(self._counts.most_common(MOST_COUNTED // 2)))
+
     def look(self) -> None:
-        """Find out what is in too many documents by now; until the next look that is what `holds` goes by."""
-        if self._documents >= FEWEST_DOCUMENTS:
-            self._held = frozenset(key for key, _ in self._counts.most_common(100) if self._is_held(key))
+        """Find out what is in too many documents by now; until the next look that is what `holds` goes by.
+
+        Where there are hardly more documents than at the last look, that stands.
+        """
+        if self._documents < max(FEWEST_DOCUMENTS, self._looked_at * MORE):
+            return
+        self._looked_at = self._documents
+        often = MOST_OF_A_PHRASE * self._documents
+        self._held = frozenset([key for key, n in self._counts.items() if n > often and self._is_held(key)])
 
     def holds(self, phrase: str) -> bool:
         """Whether a phrase, or a word in it, is in too many documents."""

@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 from sira_es.cluster.connect import Cluster, expected, segment
@@ -143,4 +142,4 @@ def with_terms(hit: Hit, result: Enriched) -> bool:
 
 def as_found(result: Enriched, hit: Hit) -> Enriched:
     """The result with the recipe of the document as it is: only the terms are new."""
-    return replace(result, fields={"enriched_terms": result.terms, "sira": hit.source["sira"]})
+    return result._replace(fields={"enriched_terms": result.terms, "sira": hit.source["sira"]})

@@ -56,23 +56,23 @@ def another_budget(budget: float) -> Variant:
 
 def _each_word(gathered: Gathered, change: Callable[[Word], Word]) -> Gathered:
     before = gathered.statistics
-    analyses = tuple(replace(a, words=tuple(map(change, a.words))) for a in before.analyses)
+    analyses = tuple(a._replace(words=tuple(map(change, a.words))) for a in before.analyses)
     return replace(gathered, statistics=Statistics(before.documents, analyses, before.source))
 
 
 def _without_added_words(gathered: Gathered) -> Gathered:
     """As on an index where no document is enriched: a word found in `enriched_terms` alone is absent."""
-    return _each_word(gathered, lambda word: replace(word, enriched_df=0))
+    return _each_word(gathered, lambda word: word._replace(enriched_df=0))
 
 
 def _nothing_absent(gathered: Gathered) -> Gathered:
     """A word whose frequency is not known everywhere is never absent."""
-    return _each_word(gathered, lambda word: replace(word, enriched_df=None))
+    return _each_word(gathered, lambda word: word._replace(enriched_df=None))
 
 
 def _equally_sure(gathered: Gathered) -> Gathered:
     """Every phrase with confidence 1."""
-    return replace(gathered, phrases=tuple(replace(p, confidence=1.0) for p in gathered.phrases))
+    return replace(gathered, phrases=tuple(p._replace(confidence=1.0) for p in gathered.phrases))
 
 
 def _single_words(gathered: Gathered) -> Gathered:

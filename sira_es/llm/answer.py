@@ -108,7 +108,7 @@ def _items(items: Any, default: float, stands_for: str = "") -> Iterator[Proposa
             phrase = next((item[k] for k in PHRASE_KEYS if k in item), None)
             weight = next((item[k] for k in WEIGHT_KEYS if k in item), default)
         if cut := _phrase(phrase):
-            yield Proposal(cut, _number(weight), stands_for=stands_for)
+            yield Proposal(cut, default if weight is default else _number(weight), stands_for)
 
 
 def _list(value: Any) -> list[Any]:
@@ -117,7 +117,10 @@ def _list(value: Any) -> list[Any]:
 
 def _phrase(value: Any) -> str:
     """A phrase of bearable length, or "" for anything but text. Halves of surrogate pairs become question marks."""
-    return value[:PHRASE_CHARACTERS].encode("utf-8", "replace").decode().strip() if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    cut = value[:PHRASE_CHARACTERS]
+    return (cut if cut.isascii() else cut.encode("utf-8", "replace").decode()).strip()
 
 
 def _number(value: Any) -> float:

@@ -20,10 +20,9 @@ import ssl
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from aiolimiter import AsyncLimiter
@@ -57,8 +56,7 @@ EXPECTED_ANSWER_TOKENS = 250
 _REFUSED = "refused the text as against its content policy; the others go on without it"
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(NamedTuple):
     """A question to a model.
 
     `id` is the id of the document or query where it is known, else empty; `text` is what is asked about. `version`
@@ -72,8 +70,7 @@ class Prompt:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What a model said. `cost` is in US dollars, None where the price is not known.
 
     Tokens and cost are those of the call that made the answer: only with source "model" have they just been spent.
@@ -294,7 +291,7 @@ class Model:
         elif not answer.text.strip():
             error = self._error("empty answer", "gave an empty answer; try again, or another model")
         if error is not None:
-            raise UselessAnswerError(str(error), reason=error.reason, answer=replace(answer, text=""))
+            raise UselessAnswerError(str(error), reason=error.reason, answer=answer._replace(text=""))
         return answer
 
     def _cost(self, response: Any) -> float | None:

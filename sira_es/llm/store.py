@@ -14,11 +14,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
+
+import orjson
 
 from sira_es.errors import ModelError, SiraError
 from sira_es.llm.model import OPTIONS, Answer, AnswerSource, Prompt, UselessAnswerError
@@ -42,15 +43,23 @@ CREATE INDEX answers_spent ON answers (model, created, cost);
 """
 COLUMNS = "key, text, model, prompt_tokens, completion_tokens, cost"
 _encoded = json.JSONEncoder(sort_keys=True).encode
-_OPTIONS = _encoded(dict(OPTIONS))
+_OPTIONS = _encoded(dict(OPTIONS)).encode()
 
 
 def key_of(name: str, prompt: Prompt) -> str:
     """SHA-256 of what determines an answer, as a JSON array: source name, kind and version of the prompt, messages, options."""
     *before, last = prompt.messages
-    digest = _begun(name, prompt.kind, prompt.version, tuple(tuple(m.items()) for m in before)).copy()
-    digest.update(f"{_encoded(dict(last))}], {_OPTIONS}]".encode())
+    digest = _begun(name, prompt.kind, prompt.version, tuple([tuple(m.items()) for m in before])).copy()
+    digest.update(b"%s], %s]" % (_encoded_message(last), _OPTIONS))
     return digest.hexdigest()
+
+
+def _encoded_message(message: Mapping[str, str]) -> bytes:
+    """A message as JSON with sorted keys, what is not ASCII escaped."""
+    text = message.get("content", "")
+    if text.isascii() and "\x7f" not in text and message == {"role": "user", "content": text}:
+        return b'{"content": %s, "role": "user"}' % orjson.dumps(text)  # the same bytes, in a third of the time
+    return _encoded(dict(message)).encode()
 
 
 @lru_cache(maxsize=64)
@@ -296,7 +305,7 @@ class StoredSource:
             on_answer(answer)
         finally:
             if self._usable(prompt, answer):
-                keeping = asyncio.ensure_future(self._keep(key, replace(answer, source="model")))
+                keeping = asyncio.ensure_future(self._keep(key, answer._replace(source="model")))
                 self._keeping.add(keeping)
                 keeping.add_done_callback(self._keeping.discard)
                 await asyncio.shield(keeping)

@@ -6,7 +6,6 @@ punctuation, short, in a script that its query or document uses, and the only on
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -33,6 +32,7 @@ _QUESTION = _Limits(words=12, characters=120, phrases=4)
 _LEAST_CONFIDENCE = 0.01
 _RUN = re.compile(r"[a-z0-9_]+")
 _ASCII_LETTER = re.compile(r"[A-Za-z]")
+_WITHOUT_CONTROLS = bytes(c if chr(c).isprintable() else ord(" ") for c in range(256))
 _LATIN = frozenset({"LATIN"})
 
 # First words of Unicode names that stand for another script, or for none of their own.
@@ -103,9 +103,9 @@ def clean_document(
     scripts = _LATIN
     if not all(p.phrase.isascii() for p in proposals):
         scripts |= _scripts("".join(values))
-    phrases = _distinct(_clean(p, limits, scripts, allowed) for p in proposals)
+    phrases = _distinct([_clean(p, limits, scripts, allowed) for p in proposals])
     if not questions:
-        text = "\n".join(normalise(v).casefold() for v in values)
+        text = "\n".join([normalise(v) for v in values]).casefold()
         phrases = [
             p.judged(Verdict.PRESENT, "the text has it")
             if p.verdict is None and _holds(text, p.phrase.casefold())
@@ -123,11 +123,11 @@ def scripts_of(text: str, language: str = "") -> frozenset[str]:
 
 def normalise(text: str) -> str:
     """Text in Unicode NFC: characters of category C are spaces, white space is single and not at the ends."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
-    elif text.isprintable() and "  " not in text:
-        return text.strip(" ")
-    spaced = " ".join(text.split())
+    if text.isascii():
+        plain = text.encode().translate(_WITHOUT_CONTROLS).decode().strip(" ")
+        return " ".join(plain.split()) if "  " in plain else plain
+    text = unicodedata.normalize("NFC", text)
+    spaced = text.strip(" ") if "  " not in text else " ".join(text.split())
     if spaced.isprintable():
         return spaced
     control = {ord(c): " " for c in set(spaced) if unicodedata.category(c)[0] == "C"}
@@ -169,24 +169,26 @@ def _is_mark(character: str) -> bool:
 def _clean(proposal: Proposal, limits: _Limits, scripts: frozenset[str], allowed: frozenset[str]) -> Phrase:
     text = _surface(proposal.phrase)
     p = proposal.confidence
-    number = isinstance(p, int | float) and not math.isnan(p)
-    phrase = Phrase(
-        text,
-        min(1.0, p) if number and p > 0 else _LEAST_CONFIDENCE,
-        normalise(proposal.stands_for) if proposal.stands_for else "",
-        proposal.own,
-    )
+    number = isinstance(p, int | float) and p == p
+    verdict, reason = _fault(text, limits, scripts, allowed)
+    if not number and verdict is not Verdict.MALFORMED:
+        verdict, reason = Verdict.MALFORMED, "its confidence is not a number"
+    confidence = min(1.0, p) if number and p > 0 else _LEAST_CONFIDENCE
+    stands_for = normalise(proposal.stands_for) if proposal.stands_for else ""
+    return Phrase(text, confidence, stands_for, proposal.own, verdict, reason)
+
+
+def _fault(text: str, limits: _Limits, scripts: frozenset[str], allowed: frozenset[str]) -> tuple[Verdict | None, str]:
+    """Why a phrase is not worth asking the index about; None where it is."""
     if not text:
-        return phrase.judged(Verdict.MALFORMED, "it has no word")
+        return Verdict.MALFORMED, "it has no word"
     if len(text) > limits.characters:
-        return phrase.judged(Verdict.MALFORMED, f"longer than {limits.characters} characters")
-    if len(text.split()) > limits.words:
-        return phrase.judged(Verdict.MALFORMED, f"more than {limits.words} words")
-    if not number:
-        return phrase.judged(Verdict.MALFORMED, "its confidence is not a number")
+        return Verdict.MALFORMED, f"longer than {limits.characters} characters"
+    if text.count(" ") >= limits.words:
+        return Verdict.MALFORMED, f"more than {limits.words} words"
     if foreign := _foreign_script(text, scripts, allowed):
-        return phrase.judged(Verdict.SCRIPT, f"no {foreign} script is in use here")
-    return phrase
+        return Verdict.SCRIPT, f"no {foreign} script is in use here"
+    return None, ""
 
 
 def _foreign_script(text: str, scripts: frozenset[str], allowed: frozenset[str]) -> str:
@@ -216,6 +218,8 @@ def _scripts_of_character(character: str) -> frozenset[str]:
 def _distinct(phrases: Iterable[Phrase]) -> list[Phrase]:
     """Phrases of one spelling in whatever case: the highest confidence stays, the first on a tie."""
     result = list(phrases)
+    if len({match_key(p.phrase) for p in result}) == len(result):
+        return result
     best: dict[str, Phrase] = {}
     for place in _by_confidence(result):
         phrase = result[place]
@@ -228,6 +232,8 @@ def _distinct(phrases: Iterable[Phrase]) -> list[Phrase]:
 def _first_of(phrases: Iterable[Phrase], limit: int) -> tuple[Phrase, ...]:
     """The phrases with all but the `limit` most confident ones capped."""
     result = list(phrases)
+    if len(result) <= limit:
+        return tuple(result)
     for place in _by_confidence(result)[limit:]:
         result[place] = result[place].judged(Verdict.CAPPED, f"more than {limit} phrases")
     return tuple(result)

@@ -140,21 +140,23 @@ def judge_document(
     """
     judged = [_unless_blocked(p, human) for p in phrases] if human.block else list(phrases)
     places = [i for i, p in enumerate(phrases) if p.verdict is None]
-    words: dict[int, tuple[Word, ...]] = {}
+    words: list[tuple[Word, ...] | None] = [None] * len(places)
     if statistics is not None:
-        words = dict(zip(places, [a.words for a in statistics.analyses], strict=True))
+        words = [a.words for a in statistics.analyses]
     documents = statistics.documents if statistics else None
     seen: dict[tuple[str, ...], Phrase] = {}
-    for i in sorted(places, key=lambda i: -phrases[i].confidence):
+    # The most confident first; of equals the first.
+    for i, own in sorted(zip(places, words, strict=True), key=lambda place: -phrases[place[0]].confidence):
         phrase = judged[i]
-        if phrase.verdict is None:
-            phrase = judged[i] = phrase.judged(*_in_document(phrase, words.get(i), documents, rules, human))
-        if phrase.verdict is not Verdict.KEPT:
+        if phrase.verdict is not None:
             continue
-        tokens = tuple([token for word in words.get(i, ()) for token in word.tokens]) or (phrase.phrase,)
-        first = seen.setdefault(tokens, phrase)
-        if first is not phrase:
-            judged[i] = phrase.judged(Verdict.REPEATED, f"the same tokens as '{first.phrase}'")
+        verdict, reason = _in_document(phrase, own, documents, rules, human)
+        if verdict is Verdict.KEPT:
+            tokens = tuple([token for word in own or () for token in word.tokens]) or (phrase.phrase,)
+            first = seen.setdefault(tokens, phrase)
+            if first is not phrase:
+                verdict, reason = Verdict.REPEATED, f"the same tokens as '{first.phrase}'"
+        judged[i] = phrase.judged(verdict, reason)
     return tuple(judged)
 
 
@@ -190,7 +192,8 @@ def _in_document(
         return Verdict.KEPT, ""
     if not words:
         return _WITHOUT_TOKENS
-    if not allowed and all((share(w.df, documents) or 0.0) > rules.max_df for w in words):
+    rarest = min([w.df or 0 for w in words])
+    if rarest and not allowed and (share(rarest, documents) or 0.0) > rules.max_df:
         return Verdict.COMMON, "even its rarest word is in too many documents"
     return Verdict.KEPT, ""
 

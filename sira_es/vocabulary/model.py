@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 __all__ = ["Analysis", "Expansion", "Phrase", "Proposal", "Statistics", "Term", "Verdict", "Word", "boosted", "settled"]
 
@@ -29,8 +30,7 @@ class Verdict(StrEnum):
     BLOCKED = "blocked"
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(NamedTuple):
     """One phrase as a model said it, not yet cleaned.
 
     `confidence` is the model's p, expected in (0, 1], anything in practice. `stands_for` holds the user's own words
@@ -44,8 +44,7 @@ class Proposal:
     own: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Phrase:
+class Phrase(NamedTuple):
     """A cleaned phrase. `verdict` is None where the index is still to be asked about it, else `reason` says why not.
 
     `confidence` lies in (0, 1]; `stands_for` and `own` as in Proposal.
@@ -63,8 +62,7 @@ class Phrase:
         return Phrase(self.phrase, self.confidence, self.stands_for, self.own, verdict, reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """One word of a text, as the main text field's search analyzer separates it.
 
     `text` is the surface at its offsets, `tokens` what the analyzer made of it (several over one span: decompounder,
@@ -82,8 +80,7 @@ class Word:
     parts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Analysis:
+class Analysis(NamedTuple):
     """A text and its words in order; no words where the analyzer leaves nothing of it."""
 
     text: str

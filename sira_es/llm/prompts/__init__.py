@@ -7,7 +7,7 @@ The instruction is the system message; the document or query alone is the user m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -56,11 +56,16 @@ def collection_prompt(sample: Sequence[Mapping[str, Any]]) -> Prompt:
 
 
 def _prompt(kind: Literal["document", "query"], version: str, id: str, text: str, description: str) -> Prompt:  # noqa: A002
-    description = " ".join(_encodable(description).split()).rstrip(".") or NO_DESCRIPTION
     text = _encodable(text)
-    instruction = _text(version).replace("{description}", description)
-    messages = ({"role": "system", "content": instruction}, {"role": "user", "content": text})
+    messages = ({"role": "system", "content": _instruction(version, description)}, {"role": "user", "content": text})
     return Prompt(kind=kind, version=version, messages=messages, id=id, text=text)
+
+
+@lru_cache(maxsize=64)
+def _instruction(version: str, description: str) -> str:
+    """The system message: that of thousands of documents."""
+    described = " ".join(_encodable(description).split()).rstrip(".") or NO_DESCRIPTION
+    return _text(version).replace("{description}", described)
 
 
 @cache
@@ -70,4 +75,4 @@ def _text(version: str) -> str:
 
 def _encodable(text: str) -> str:
     """The text without halves of surrogate pairs, which no request could carry."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

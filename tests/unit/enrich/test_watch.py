@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from sira_es.enrich.watch import FEWEST_DOCUMENTS, MOST_COUNTED, Watch
+from sira_es.vocabulary import Analysis, Word
 
 ENOUGH = FEWEST_DOCUMENTS
+
+
+DOCUMENTS = 1000
+
+
+def analysis(phrase: str, share: float) -> Analysis:
+    """A phrase whose words this share of the texts have."""
+    return Analysis(phrase, tuple(Word(w, (w,), round(share * DOCUMENTS)) for w in phrase.split()))
 
 
 def watch(share: float, phrase: str = "best casino", in_texts: float = 0.0, **options: frozenset[str]) -> Watch:
     """A watch that saw a phrase kept in this share of documents, whose texts have its words in another."""
     made = Watch(**options)
-    for number in range(ENOUGH):
-        kept = {f"own{number}": {f"own{number}": 0.0}}
-        if number < share * ENOUGH:
-            kept[phrase] = dict.fromkeys(phrase.split(), in_texts)
-        made.note(kept)
+    made.learn([analysis(phrase, in_texts)], DOCUMENTS)
+    made.note([[f"own{n}", *([phrase] if n < share * ENOUGH else [])] for n in range(ENOUGH)])
     made.look()
     return made
 
@@ -41,10 +47,25 @@ def test_what_the_texts_are_about_is_not_held_back() -> None:
 
 def test_a_few_documents_say_nothing_yet() -> None:
     young = Watch()
-    for _ in range(FEWEST_DOCUMENTS - 1):
-        young.note({"best casino": {}})
+    young.note([["best casino"]] * (FEWEST_DOCUMENTS - 1))
     young.look()
     assert not young.holds("best casino")
+
+
+def test_where_it_is_unknown_what_the_texts_are_about_nothing_is_held_back() -> None:
+    blind = Watch()
+    blind.learn([Analysis("best casino", (Word("best", ("best",), None), Word("casino", ("casino",), None)))], None)
+    blind.note([["best casino"]] * ENOUGH)
+    blind.look()
+    assert not blind.holds("best casino")
+
+
+def test_what_came_up_after_a_look_is_held_back_at_a_later_one() -> None:
+    seen = watch(0.0)
+    seen.note([["best casino"]] * ENOUGH)
+    assert not seen.holds("best casino")
+    seen.look()
+    assert seen.holds("best casino")
 
 
 def test_what_people_allow_is_never_held_back() -> None:
@@ -59,7 +80,9 @@ def test_a_later_run_goes_on_with_the_counts() -> None:
 def test_memory_is_bounded() -> None:
     many = Watch()
     for number in range(3 * MOST_COUNTED // 10):
-        many.note({f"word{number}x{i}": {f"word{number}x{i}": 0.0} for i in range(10)})
+        phrases = [f"word{number}x{i}" for i in range(10)]
+        many.learn([analysis(phrase, 0.5) for phrase in phrases], DOCUMENTS)
+        many.note([phrases])
     assert len(many._counts) <= MOST_COUNTED
     assert len(many._in_texts) <= 2 * MOST_COUNTED + 20
     assert len(many.counts) <= 1001

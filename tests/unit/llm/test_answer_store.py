@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,12 +46,12 @@ def store(tmp_path: Path) -> Iterator[AnswerStore]:
 
 async def test_an_answer_comes_back_as_it_was_but_for_its_source(store: AnswerStore) -> None:
     store.put("k", ANSWER)
-    assert store.get("k") == replace(ANSWER, source="store")
+    assert store.get("k") == ANSWER._replace(source="store")
     assert store.get("other") is None
 
 
 async def test_an_unknown_price_stays_unknown(store: AnswerStore) -> None:
-    store.put("k", replace(ANSWER, cost=None))
+    store.put("k", ANSWER._replace(cost=None))
     found = store.get("k")
     assert found is not None
     assert found.cost is None
@@ -66,7 +65,7 @@ async def test_a_page_of_thousands_of_keys_is_looked_up_at_once(store: AnswerSto
 
 async def test_the_first_answer_of_a_key_stays(store: AnswerStore) -> None:
     store.put("k", ANSWER)
-    store.put("k", replace(ANSWER, text="other"))
+    store.put("k", ANSWER._replace(text="other"))
     found = store.get("k")
     assert found is not None
     assert found.text == ANSWER.text
@@ -75,7 +74,7 @@ async def test_the_first_answer_of_a_key_stays(store: AnswerStore) -> None:
 async def test_what_was_spent_is_summed_by_model_and_time(store: AnswerStore) -> None:
     begun = time.time()
     for key, cost, model in [("a", 0.25, "m"), ("b", 0.5, "m"), ("c", None, "m"), ("d", 9.0, "other")]:
-        store.put(key, replace(ANSWER, cost=cost, model=model))
+        store.put(key, ANSWER._replace(cost=cost, model=model))
     assert store.spent_since(begun - 1, "m") == 0.75
     assert store.spent_since(time.time() + 1, "m") == 0
 
@@ -177,7 +176,7 @@ async def test_a_folder_that_cannot_be_made_is_a_configuration_error(tmp_path: P
 async def test_a_store_whose_disk_is_full_says_so(store: AnswerStore) -> None:
     store._file.connection.execute("PRAGMA max_page_count = 1")
     with pytest.raises(ConfigurationError, match="full"):
-        store.put("k", replace(ANSWER, text="x" * 1_000_000))
+        store.put("k", ANSWER._replace(text="x" * 1_000_000))
 
 
 # -- the key
@@ -186,7 +185,7 @@ async def test_a_store_whose_disk_is_full_says_so(store: AnswerStore) -> None:
 def test_the_key_depends_on_all_that_determines_an_answer() -> None:
     prompts = [
         PROMPT,
-        replace(PROMPT, version="document_v9"),
+        PROMPT._replace(version="document_v9"),
         document_prompt("t1a1", {"text": ["Use tildes around the words"]}, "another collection"),
         document_prompt("t1a1", {"text": ["Use tildes around the word"]}, "frequent questions"),
         query_prompt("t1a1", "text: Use tildes around the words", "frequent questions"),
@@ -196,14 +195,28 @@ def test_the_key_depends_on_all_that_determines_an_answer() -> None:
 
 
 def test_the_key_does_not_depend_on_the_id() -> None:
-    assert key_of("m", PROMPT) == key_of("m", replace(PROMPT, id="another"))
+    assert key_of("m", PROMPT) == key_of("m", PROMPT._replace(id="another"))
 
 
-@pytest.mark.parametrize("messages", [({"role": "user", "content": '\u00fc "x"'},), PROMPT.messages])
+def _to_user(text: str) -> tuple[dict[str, str], ...]:
+    return ({"role": "user", "content": text},)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        PROMPT.messages,
+        _to_user("".join(map(chr, range(128)))),
+        _to_user('\u00fc "x" \u2028 \U0001f600'),
+        _to_user(""),
+        ({"role": "user", "content": "x", "name": "y"},),
+        ({"role": "system", "content": "x"},),
+    ],
+)
 def test_a_key_is_the_hash_of_one_json_array_so_that_answers_outlive_an_upgrade(
     messages: tuple[dict[str, str], ...],
 ) -> None:
-    prompt = replace(PROMPT, messages=messages)
+    prompt = PROMPT._replace(messages=messages)
     options = {"temperature": 0, "response_format": {"type": "json_object"}, "max_tokens": 2000}
     parts = ["m", prompt.kind, prompt.version, list(messages), options]
     assert key_of("m", prompt) == hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
