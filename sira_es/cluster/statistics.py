@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,6 +65,7 @@ class Coverage:
 
 
 _UNKNOWN = Coverage(None, None, None)
+_NO_FIGURES = Figures(None, None, exact=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,29 +87,47 @@ class _Scope:
         return any(i.has_enriched for i in self.target.indices)
 
 
+@dataclass(slots=True, eq=False)
+class _Known:
+    """A word of a scope with its latest figures, told at `at` (-inf: not at all, or not all of them)."""
+
+    raw: RawWord
+    at: float = -math.inf
+    figures: Figures = _NO_FIGURES
+    _word: Word | None = None
+    _documents: int | None = None
+
+    def tell(self, figures: Figures) -> None:
+        self.figures, self._word = figures, None
+        self.at = -math.inf if figures.df is None or figures.enriched_df is None else time.monotonic()
+
+    def among(self, documents: int | None) -> Word:
+        """The word with its figures among so many documents."""
+        if self._word is None or self._documents != documents:
+            df, enriched_df, exact, _ = scaled(self.figures, documents)
+            self._word = Word(self.raw.text, self.raw.tokens, df, enriched_df, exact, self.raw.parts)
+            self._documents = documents
+        return self._word
+
+
 @dataclass(slots=True)
 class _Found:
-    """What a look-up has found so far."""
+    """What a look-up has found so far: the words of each text. Figures from before `since` are too old."""
 
-    words: dict[str, tuple[RawWord, ...]] = field(default_factory=dict)
-    figures: dict[RawWord, Figures] = field(default_factory=dict)
+    since: float
+    words: dict[str, tuple[_Known, ...]] = field(default_factory=dict)
     coverage: Coverage = _UNKNOWN
-    _scaled: dict[RawWord, Word] = field(default_factory=dict)
 
-    def without_figures(self) -> list[RawWord]:
-        return list(dict.fromkeys([w for ws in self.words.values() for w in ws if w not in self.figures]))
+    def missing(self) -> list[_Known]:
+        """The words whose figures are to be asked for."""
+        return list(dict.fromkeys([w for ws in self.words.values() for w in ws if w.at <= self.since]))
 
     def analysis(self, text: str, sent: str) -> Analysis:
-        return Analysis(text, tuple([self._scaled.get(raw) or self._word(raw) for raw in self.words[sent]]))
-
-    def _word(self, raw: RawWord) -> Word:
-        known = scaled(self.figures[raw], self.coverage.documents)
-        word = Word(raw.text, raw.tokens, known.df, known.enriched_df, known.exact, raw.parts)
-        self._scaled[raw] = word
-        return word
+        documents = self.coverage.documents
+        return Analysis(text, tuple([w.among(documents) for w in self.words[sent]]))
 
     def source(self, scope: _Scope) -> str:
-        figures = self.figures.values()
+        figures = [w.figures for ws in self.words.values() for w in ws]
         if figures and all(f.df is None for f in figures):
             return "none"
         by_vectors = any(f.doc_count is not None for f in figures) if figures else scope.vectors
@@ -121,8 +142,9 @@ class DocumentFrequencies:
 
     def __init__(self, cluster: Cluster, *, ttl: float = 60.0, size: int = 50_000) -> None:
         self._cluster = cluster
-        self._texts: Cache[tuple[RawWord, ...]] = Cache(size, ttl)
-        self._figures: Cache[Figures] = Cache(size, ttl)
+        self._ttl = ttl
+        self._texts: Cache[tuple[_Known, ...]] = Cache(size, ttl)
+        self._words: Cache[_Known] = Cache(size, ttl)
         self._coverages: Cache[Coverage] = Cache(size, ttl)
         self._parents: Cache[frozenset[str]] = Cache(size, float("inf"))  # a field does not become an object
         self._flight = SingleFlight()
@@ -162,11 +184,11 @@ class DocumentFrequencies:
         scope = self._scope(target, fields, "", vectors=False)
         if known := self._coverages.get(scope.place):
             return known
-        return await self._flight.run((scope.place, "coverage"), lambda: self._count(scope, _Found(), (), None))
+        return await self._flight.run((scope.place, "coverage"), lambda: self._count(scope, (), None))
 
     def forget(self) -> None:
         """Ask again for everything: documents were written."""
-        for cache in (self._figures, self._coverages):
+        for cache in (self._texts, self._words, self._coverages):
             cache.clear()
 
     async def close(self) -> None:
@@ -182,39 +204,41 @@ class DocumentFrequencies:
         return _Scope(target, tuple(fields), main, vectors, place, repr((place, main, vectors)))
 
     async def _look_up(self, scope: _Scope, sent: Sequence[str]) -> _Found:
+        found = _Found(time.monotonic() - self._ttl)
         known = self._texts.get_many([(scope.key, text) for text in sent])
-        found = _Found({text: words for (_, text), words in known.items()})
+        found.words = {text: words for (_, text), words in known.items()}
         found.words |= {text: () for text in sent if not text.strip()}
-        self._recall(scope, found, found.words)
         unread = [t for t in dict.fromkeys(sent) if t not in found.words]
-        if unread or found.without_figures():
+        if unread or found.missing():
             await self._read(scope, found, unread)
             for text in unread:
                 if text not in found.words:
-                    found.words[text] = plain_words(text)
-            self._recall(scope, found, unread)
-        missing = found.without_figures()
+                    found.words[text] = self._known(scope, plain_words(text))
+        missing = found.missing()
         coverage = self._coverages.get(scope.place)
         if missing or coverage is None:
-            coverage = await self._count(scope, found, missing, coverage)
+            coverage = await self._count(scope, missing, coverage)
         found.coverage = coverage
         return found
 
-    def _recall(self, scope: _Scope, found: _Found, texts: Iterable[str]) -> None:
-        words = {(scope.key, word) for text in texts for word in found.words[text]}
-        found.figures |= {word: figures for (_, word), figures in self._figures.get_many(words).items()}
-
-    def _keep(self, scope: _Scope, found: _Found, word: RawWord, figures: Figures) -> None:
-        found.figures[word] = figures
-        if figures.df is not None and figures.enriched_df is not None:
-            self._figures.put((scope.key, word), figures)
+    def _known(self, scope: _Scope, words: Iterable[RawWord]) -> tuple[_Known, ...]:
+        """These words with what is known of them: one object a word, which all texts share."""
+        result = []
+        for raw in words:
+            known = self._words.get((scope.key, raw))
+            if known is None:
+                known = _Known(raw)
+                self._words.put((scope.key, raw), known)
+            result.append(known)
+        return tuple(result)
 
     async def _read(self, scope: _Scope, found: _Found, unread: Sequence[str]) -> None:
         """One request that separates the unread texts, with the figures of words where term vectors are right."""
         asked = await self._asked(scope)
         if asked is None:
             return
-        stale = [t for t, ws in found.words.items() if any(_to_ask(asked, found, w) for w in ws)]
+        missing = {w for w in found.missing() if told_by_vectors(asked, w.raw)}
+        stale = [t for t, ws in found.words.items() if not missing.isdisjoint(ws)]
         asking = [*unread, *stale] if scope.vectors else []
         items = analysis_items(asked, unread) + (statistics_items(asked, asking) if asking else [])
         if not items:
@@ -227,21 +251,19 @@ class DocumentFrequencies:
         for i, text in enumerate(unread):
             words = analysis_of(asked, text, docs[i * width : (i + 1) * width])
             if words is not None:
-                found.words[text] = words
-                self._texts.put((scope.key, text), words)
+                found.words[text] = self._known(scope, words)
+                self._texts.put((scope.key, text), found.words[text])
         new = {w for t in asking for w in found.words.get(t, ())}
-        sums = field_sums(asked, docs[width * len(unread) :], new)
+        sums = field_sums(asked, docs[width * len(unread) :], [w.raw for w in new])
         for word in new if sums else ():
-            if figures := figures_of(asked, word, sums or {}):
-                self._keep(scope, found, word, figures)
+            if figures := figures_of(asked, word.raw, sums or {}):
+                word.tell(figures)
 
-    async def _count(
-        self, scope: _Scope, found: _Found, words: Sequence[RawWord], coverage: Coverage | None
-    ) -> Coverage:
+    async def _count(self, scope: _Scope, words: Sequence[_Known], coverage: Coverage | None) -> Coverage:
         """One request that counts the documents with each word, and with it the coverage where that is not known."""
         lists = [scope.fields, (ENRICHED,)] if scope.enriched else [scope.fields]
         queries = [] if coverage else coverage_queries(scope.fields)
-        queries += [word_query(word, fields) for word in words for fields in lists]
+        queries += [word_query(word.raw, fields) for word in words for fields in lists]
         counts: list[int | None] = []
         for start in range(0, len(queries), _SEARCHES):
             part = queries[start : start + _SEARCHES]
@@ -255,7 +277,7 @@ class DocumentFrequencies:
                 self._coverages.put(scope.place, coverage)
         for i, word in enumerate(words):
             df, enriched = counts[i * len(lists)], counts[i * len(lists) + 1] if scope.enriched else 0
-            self._keep(scope, found, word, Figures(df, enriched, exact=df is not None))
+            word.tell(Figures(df, enriched, exact=df is not None))
         return coverage
 
     async def _asked(self, scope: _Scope) -> Asked | None:
@@ -302,7 +324,3 @@ class DocumentFrequencies:
         except ClusterError as error:
             log.warning("no document frequencies: %s", error)
             return None
-
-
-def _to_ask(asked: Asked, found: _Found, word: RawWord) -> bool:
-    return word not in found.figures and told_by_vectors(asked, word)

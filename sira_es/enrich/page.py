@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain, zip_longest
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sira_es.cluster.statistics import DocumentFrequencies
@@ -57,7 +58,7 @@ class Enriched(NamedTuple):
     error: ModelError | None = None
     skipped: bool = False
     note: str = ""
-    rejected: Mapping[str, int] = field(default_factory=dict)
+    rejected: Mapping[str, int] = MappingProxyType({})
 
     @property
     def terms(self) -> list[str]:

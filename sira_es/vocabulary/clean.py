@@ -101,7 +101,7 @@ def clean_document(
     """
     limits = _QUESTION if questions else _IN_DOCUMENT
     scripts = _LATIN
-    if not all(p.phrase.isascii() for p in proposals):
+    if not all(map(str.isascii, [p.phrase for p in proposals])):
         scripts |= _scripts("".join(values))
     phrases = _distinct([_clean(p, limits, scripts, allowed) for p in proposals])
     if not questions:

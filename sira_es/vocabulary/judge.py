@@ -146,7 +146,7 @@ def judge_document(
     documents = statistics.documents if statistics else None
     seen: dict[tuple[str, ...], Phrase] = {}
     # The most confident first; of equals the first.
-    for i, own in sorted(zip(places, words, strict=True), key=lambda place: -phrases[place[0]].confidence):
+    for _, i, own in sorted(zip([-phrases[i].confidence for i in places], places, words, strict=True)):
         phrase = judged[i]
         if phrase.verdict is not None:
             continue
@@ -192,10 +192,17 @@ def _in_document(
         return Verdict.KEPT, ""
     if not words:
         return _WITHOUT_TOKENS
-    rarest = min([w.df or 0 for w in words])
-    if rarest and not allowed and (share(rarest, documents) or 0.0) > rules.max_df:
+    if not allowed and documents and _is_common(words, documents, rules.max_df):
         return Verdict.COMMON, "even its rarest word is in too many documents"
     return Verdict.KEPT, ""
+
+
+def _is_common(words: Iterable[Word], documents: int, max_df: float) -> bool:
+    """Whether even the rarest of some words is in more than this share of the documents; one of unknown df may not be."""
+    for word in words:  # noqa: SIM110  a generator takes as long as all the rest
+        if word.df is None or min(word.df, documents) <= max_df * documents:
+            return False
+    return True
 
 
 def _term(candidate: _Candidate, own_tokens: set[str], documents: int | None, rules: Rules, human: HumanTerms) -> Term:

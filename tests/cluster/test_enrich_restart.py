@@ -55,7 +55,7 @@ async def test_busy_cluster_failing_model_restart_and_expired_view_end_with_all_
                 server.next(*[chance.choice(WAYS) if chance.random() < 0.1 else None for _ in range(3 * COUNT)])
                 job = await bench.job(source, page_size=50)
                 running = asyncio.create_task(job.run())
-                while len(server.calls) < COUNT // 3:  # noqa: ASYNC110  the server lives in another thread
+                while len(server.calls) < COUNT // 3 and not running.done():  # noqa: ASYNC110  it is in another thread
                     await asyncio.sleep(0.05)
                 await asyncio.to_thread(devnode.down, "os2", instance="enrich-restart")
                 restarted = asyncio.to_thread(devnode.up, "os2", port=port, instance="enrich-restart")
