@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from sira_es.vocabulary import Analysis
+from sira_es.vocabulary import Analysis, Word
 from sira_es.vocabulary.clean import match_key
 
 __all__ = ["Watch"]
@@ -68,12 +68,9 @@ class Watch:
 
         Where their number is unknown nothing tells what the texts are about: no such word is held back.
         """
+        least = RARE * documents if documents else -1
         for analysis in analyses:
-            often = {}
-            for word in analysis.words:
-                share = (word.df or 0) / documents if documents else 1.0
-                if share > RARE:
-                    often[match_key(word.text)] = share
+            often = {match_key(w.text): _share(w, documents) for w in analysis.words if (w.df or 0) > least}
             if often:
                 self._in_texts.update(often)
                 if all(match_key(word.text) in often for word in analysis.words):
@@ -82,12 +79,12 @@ class Watch:
             self._in_texts = {key: share for key, share in self._in_texts.items() if key in self._counts}
 
     def note(self, page: Sequence[Sequence[str]]) -> None:
-        """Count the kept phrases of a page of documents."""
+        """Count the kept phrases, which are clean, of a page of documents."""
         if not self._counting:
             return
         entries: list[str] = []
         for phrases in page:
-            keys = [match_key(phrase) for phrase in phrases]
+            keys = [phrase.casefold() for phrase in phrases]
             entries += {f"={key}" for key in keys}.union(" ".join(keys).split())
         self._counts.update(entries)
         self._documents += len(page)
@@ -118,3 +115,7 @@ class Watch:
 
     def _is_of_the_texts(self, key: str) -> bool:
         return self._in_texts.get(key, 0.0) * OFTEN_ENOUGH * self._documents >= max(1, self._counts[key])
+
+
+def _share(word: Word, documents: int | None) -> float:
+    return (word.df or 0) / documents if documents else 1.0

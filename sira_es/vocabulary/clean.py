@@ -218,12 +218,12 @@ def _scripts_of_character(character: str) -> frozenset[str]:
 def _distinct(phrases: Iterable[Phrase]) -> list[Phrase]:
     """Phrases of one spelling in whatever case: the highest confidence stays, the first on a tie."""
     result = list(phrases)
-    if len({match_key(p.phrase) for p in result}) == len(result):
+    if len({p.phrase.casefold() for p in result}) == len(result):
         return result
     best: dict[str, Phrase] = {}
     for place in _by_confidence(result):
         phrase = result[place]
-        kept = best.setdefault(match_key(phrase.phrase), phrase)
+        kept = best.setdefault(phrase.phrase.casefold(), phrase)
         if kept is not phrase:
             result[place] = phrase.judged(Verdict.REPEATED, f"the same as '{kept.phrase}'")
     return result
