@@ -8,10 +8,15 @@ import gzip
 import json
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
+
+import elasticsearch.helpers
+import opensearchpy.helpers
+from elasticsearch import AsyncElasticsearch
+from opensearchpy import AsyncOpenSearch
 
 from sira_es.cli import GARBAGE
 from sira_es.cluster.connect import Cluster
@@ -80,17 +85,40 @@ def fill_store(job: Enrichment, store: AnswerStore, count: int, joined: int = 1)
             store.put(key_of("openai/bench", prompt), Answer(answer, "openai/bench", 400, 30, 0.0002))
 
 
-async def bare(cluster: Cluster, target: Target, terms: list[str]) -> int:
-    """The floor: the same pages, with the same two fields written into each document, two pages at a time."""
-    fields: dict[str, Any] = {
-        "enriched_terms": terms,
-        "sira": {"source_hash": "0" * 64, "recipe": "openai/bench/document_v1", "enriched_at": "2026-01-01T00:00:00Z"},
-    }
+WRITTEN: dict[str, Any] = {
+    "enriched_terms": [
+        "strike out text", "cross out text", "line through text", "GFM", "HTML tag", "md formatting", "strike-through",
+    ],
+    "sira": {"source_hash": "0" * 64, "recipe": "openai/bench/document_v1", "enriched_at": "2026-01-01T00:00:00Z"},
+}  # fmt: skip
+
+
+async def by_helpers(cluster: Cluster, index: str) -> int:
+    """The same two fields, written by the scan and the bulk helper of the engine's official client as they are."""
+    of_opensearch = cluster.engine.family == "opensearch"
+    client: Any = AsyncOpenSearch(cluster.url) if of_opensearch else AsyncElasticsearch(cluster.url)
+    helpers: Any = opensearchpy.helpers if of_opensearch else elasticsearch.helpers
+    query = {"query": {"match_all": {}}, "_source": [*FIELDS, "sira"], "seq_no_primary_term": True}
+
+    async def updates() -> AsyncIterator[dict[str, Any]]:
+        async for hit in helpers.async_scan(client, index=index, query=query):
+            version = {"if_seq_no": hit["_seq_no"], "if_primary_term": hit["_primary_term"]}
+            yield {"_op_type": "update", "_index": index, "_id": hit["_id"], **version, "doc": WRITTEN}
+
+    try:
+        written, _ = await helpers.async_bulk(client, updates())
+        return int(written)
+    finally:
+        await client.close()
+
+
+async def bare(cluster: Cluster, target: Target) -> int:
+    """The floor: the pages of an enrichment, with the same two fields written into each document, two pages at a time."""
     written = 0
     tasks: deque[asyncio.Task[int]] = deque()
 
     async def one(hits: list[Hit]) -> int:
-        return len(await update(cluster, [Change(hit, fields) for hit in hits]))
+        return len(await update(cluster, [Change(hit, WRITTEN) for hit in hits]))
 
     async with aclosing(scan(cluster, target, source=[*FIELDS, "sira"], page_size=PAGE)) as pages:
         async for hits in pages:

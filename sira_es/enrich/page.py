@@ -76,6 +76,7 @@ class _Document:
     error: ModelError | None = None
     terms: tuple[Phrase, ...] = ()
     questions: tuple[Phrase, ...] = ()
+    judged: tuple[Phrase, ...] = ()
 
     @property
     def is_answered(self) -> bool:
@@ -174,15 +175,15 @@ class PageEnricher:
             known = dict(zip(unique, statistics.analyses, strict=True))
             # Where only enriched_terms is searched, how common a word is depends on what was enriched before: no say.
             total = None if self._settings.pattern else statistics.documents
-        self.watch.learn(known.values(), total)
+        watched = [d for d in prepared if d.is_answered][:: self.watch.every]
+        self.watch.learn([known[p.phrase] for d in watched for p in d.terms if p.verdict is None], total)
         self.watch.look()
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        judged = [
-            self._judged(d, Statistics(total, tuple([known[p.phrase] for p in d.terms if p.verdict is None])))
-            for d in prepared
-        ]
-        self.watch.note([_kept(ps) for d, ps in zip(prepared, judged, strict=True) if d.is_answered])
-        return [self._result(d, self._less_held(d, ps), now) for d, ps in zip(prepared, judged, strict=True)]
+        for d in prepared:
+            own = Statistics(total, tuple([known[p.phrase] for p in d.terms if p.verdict is None]))
+            d.judged = self._judged(d, own)
+        self.watch.note([_kept(d.judged) for d in watched])
+        return [self._result(d, self._less_held(d), now) for d in prepared]
 
     def _prepared(self, doc_id: str, source: Mapping[str, Any]) -> _Document:
         values = text_values(source, self.fields)
@@ -190,9 +191,8 @@ class PageEnricher:
         if name := own_field(source):
             return _Document(doc_id, source_hash(values), Reading((), (), reason=f"{OWN_FIELD} {name}"), ())
         reading = read(values, chunk_tokens=settings.chunk_tokens, unsearched=len(settings.read_fields))
-        prompts = tuple(
-            document_prompt(doc_id, part, settings.description, questions=settings.questions) for part in reading.parts
-        )
+        description, questions = settings.description, settings.questions
+        prompts = tuple([document_prompt(doc_id, part, description, questions=questions) for part in reading.parts])
         return _Document(doc_id, source_hash(values), reading, prompts)
 
     async def _answered(self, documents: Sequence[_Document], budget: Budget) -> list[tuple[Answer, ...] | ModelError]:
@@ -277,13 +277,13 @@ class PageEnricher:
             judged += judge_document(document.questions, None, rules=self._rules, human=self._human)
         return judged
 
-    def _less_held(self, document: _Document, judged: tuple[Phrase, ...]) -> Sequence[Phrase]:
+    def _less_held(self, document: _Document) -> Sequence[Phrase]:
         """Judged phrases, less what is held back."""
         if not self.watch.is_holding and not document.reading.gives_orders:
-            return judged
+            return document.judged
         kept = 0
         result = []
-        for phrase in judged:
+        for phrase in document.judged:
             held = self._held_back(phrase, document, kept) if phrase.verdict is Verdict.KEPT else phrase
             kept += held.verdict is Verdict.KEPT
             result.append(held)

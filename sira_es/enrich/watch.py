@@ -16,6 +16,8 @@ MOST_OF_A_WORD = 0.5
 OFTEN_ENOUGH = 10
 RARE = 0.01  # a share in the texts that explains nothing
 MOST_COUNTED = 20_000
+SURE = 2_000  # documents, whose shares hardly change with more
+ONE_IN = 8
 MORE = 1.05  # times as many documents: worth another look
 
 
@@ -51,6 +53,11 @@ class Watch:
     def held(self) -> dict[str, float]:
         """What is held back, with the share of the documents that have it."""
         return {key.lstrip("="): self._counts[key] / self._documents for key in sorted(self._held)}
+
+    @property
+    def every(self) -> int:
+        """Of how many documents one is to be counted: every one, until there are enough."""
+        return ONE_IN if self._documents >= SURE else 1
 
     @property
     def is_holding(self) -> bool:

@@ -108,7 +108,7 @@ def clean_document(
         text = "\n".join([normalise(v) for v in values]).casefold()
         phrases = [
             p.judged(Verdict.PRESENT, "the text has it")
-            if p.verdict is None and _holds(text, p.phrase.casefold())
+            if p.verdict is None and (folded := p.phrase.casefold()) in text and _holds(text, folded)
             else p
             for p in phrases
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sira_es.enrich.watch import FEWEST_DOCUMENTS, MOST_COUNTED, Watch
+from sira_es.enrich.watch import FEWEST_DOCUMENTS, MOST_COUNTED, ONE_IN, SURE, Watch
 from sira_es.vocabulary import Analysis, Word
 
 ENOUGH = FEWEST_DOCUMENTS
@@ -66,6 +66,13 @@ def test_what_came_up_after_a_look_is_held_back_at_a_later_one() -> None:
     assert not seen.holds("best casino")
     seen.look()
     assert seen.holds("best casino")
+
+
+def test_of_many_documents_a_sample_is_counted() -> None:
+    assert watch(0.0).every == 1
+    seen = Watch()
+    seen.note([["own"]] * SURE)
+    assert seen.every == ONE_IN
 
 
 def test_what_people_allow_is_never_held_back() -> None:
