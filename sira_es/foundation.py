@@ -6,6 +6,7 @@ import asyncio
 import copy
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -98,22 +99,13 @@ class Foundation:
     async def close(self) -> None:
         """Give back connections and files; whatever is called afterwards raises ConfigurationError."""
         self._closed = True
-        if self._expander is not None:
-            await self._expander.close()
-        if self._frequencies is not None:
-            await self._frequencies.close()
-        for source in self._sources.values():
-            if source is not None:
-                await source.close()
-        if self._cluster is not None:
-            await self._cluster.close()
-        if self._store is not None:
-            self._store.close()
-        self._terms.close()
-        if self._ledger is not None:
-            self._ledger.close()
-        if self._notes is not None:
-            self._notes.close()
+        async with AsyncExitStack() as parts:  # the last is closed first, and each whatever becomes of the others
+            for file in (self._notes, self._ledger, self._terms, self._store):
+                if file is not None:
+                    parts.callback(file.close)
+            for part in (self._cluster, *self._sources.values(), self._frequencies, self._expander):
+                if part is not None:
+                    parts.push_async_callback(part.close)
 
     def _require_open(self) -> None:
         if self._closed:

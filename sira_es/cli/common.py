@@ -27,6 +27,7 @@ __all__ = [
     "Limit",
     "Options",
     "common_options",
+    "dollars",
     "flow",
     "output_options",
     "print_json",
@@ -144,6 +145,11 @@ def print_json(value: Any) -> None:
     except TypeError:  # a lone surrogate, of a document or of the command line
         text = json.dumps(value, indent=2, default=str).encode()
     click.echo(text)
+
+
+def dollars(cost: float, calls: int) -> str:
+    """What calls have cost, for people. Where no price is known nothing is added up."""
+    return "unknown price" if calls and not cost else f"${cost:.4f}"
 
 
 class Limit(click.FloatRange):

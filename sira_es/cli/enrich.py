@@ -10,7 +10,7 @@ from typing import Any
 import click
 import orjson
 
-from sira_es.cli.common import Limit, Options, common_options, print_json, recorded_option, run_async, say
+from sira_es.cli.common import Limit, Options, common_options, dollars, print_json, recorded_option, run_async, say
 from sira_es.cli.status import show
 from sira_es.enrich.report import EnrichReport, Limits, Progress
 from sira_es.errors import InputError, SiraError
@@ -267,7 +267,7 @@ class progress_bar:  # noqa: N801  used like a function, as a context manager
 def _line(p: Progress) -> str:
     left = f", {p.seconds_left:.0f} s left" if p.seconds_left else ""
     failed = ", ".join(f"{n} {reason}" for reason, n in p.failed.items())
-    return f"{p.rate:.1f}/s, ${p.cost:.4f}{left}{f', failed: {failed}' if failed else ''}"
+    return f"{p.rate:.1f}/s, {dollars(p.cost, p.calls)}{left}{f', failed: {failed}' if failed else ''}"
 
 
 def _event(p: Progress) -> None:

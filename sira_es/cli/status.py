@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import click
 
-from sira_es.cli.common import Options, common_options, print_json, run_async
+from sira_es.cli.common import Options, common_options, dollars, print_json, run_async
 from sira_es.enrich.report import EnrichReport
 
 
@@ -59,7 +59,9 @@ def show(report: EnrichReport) -> None:
     if report.held:
         words = ", ".join(f"{word} ({share:.0%})" for word, share in report.held.items())
         click.echo(f"held back  {words}: in the terms of too many documents; 'terms allow' lets a word through")
-    click.echo(f"spent      {report.calls} calls, {report.tokens} tokens, ${report.cost:.4f}, {report.seconds:.0f} s")
+    click.echo(
+        f"spent      {report.calls} calls, {report.tokens} tokens, {dollars(report.cost, report.calls)}, {report.seconds:.0f} s"
+    )
 
     impact = report.impact
     if impact.bytes is not None:

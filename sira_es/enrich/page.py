@@ -210,7 +210,12 @@ class PageEnricher:
             else:
                 results.append(())
                 waiting.append((place, document))
-        asked = await asyncio.gather(*(self._ask(document, budget) for _, document in waiting))
+        asking = [asyncio.create_task(self._ask(document, budget)) for _, document in waiting]
+        try:
+            asked = await asyncio.gather(*asking)
+        finally:
+            for task in asking:  # where one raised, nobody waits for the others
+                task.cancel()
         for (place, _), answer in zip(waiting, asked, strict=True):
             results[place] = answer
         return results

@@ -29,7 +29,8 @@ from cluster.enriching import (
 from cluster.wire import Forward, Reply, Seen, Wire
 from sira_es.cluster.connect import connect
 from sira_es.enrich.report import Limits, Progress
-from sira_es.errors import ClusterError
+from sira_es.errors import ClusterError, ConfigurationError
+from sira_es.llm.model import Answer, Prompt
 from sira_es.settings import ClusterSettings
 from tests.model_server import Fault, ModelServer
 
@@ -236,6 +237,37 @@ async def test_undo_finds_terms_that_were_copied_where_our_fields_were_not_mappe
 
 
 # What fails
+
+
+class _FullDisk:
+    """A source that cannot go on after its first answer, while other questions are under way."""
+
+    name = "m"
+
+    def __init__(self) -> None:
+        self.asked = self.answered = 0
+
+    async def ask(self, prompt: Prompt) -> Answer:
+        self.asked += 1
+        if self.asked == 1:
+            await asyncio.sleep(0.05)
+            raise ConfigurationError("disk full")
+        await asyncio.sleep(0.2)
+        self.answered += 1
+        return Answer(answer("noise"), self.name)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+async def test_where_a_run_ends_in_an_error_no_question_goes_on(bench: Bench) -> None:
+    await fill(bench.cluster, bench.index, documents(20))
+    source = _FullDisk()
+    job = await bench.job(source)
+    with pytest.raises(ConfigurationError):
+        await job.run()
+    await asyncio.sleep(0.4)
+    assert (source.asked, source.answered) == (bench.concurrency + 1, 0)  # one took the place of the first
 
 
 async def test_failed_documents_are_the_ones_that_the_next_run_asks_about(bench: Bench) -> None:

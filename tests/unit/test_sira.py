@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from sira_es import sira as facade
 from sira_es.cluster.look import Look
 from sira_es.cluster.target import FieldInfo
+from sira_es.errors import ConfigurationError
 from sira_es.llm.model import Model
 from sira_es.settings import LlmStage, Settings
 from sira_es.sira import AsyncSira, Sira
@@ -47,6 +49,23 @@ def test_closing_right_after_the_start_ends_the_thread(monkeypatch: pytest.Monke
     threading.Timer(0.05, started.set).start()
     sira.close()
     assert not sira._thread.is_alive()
+
+
+@pytest.mark.anyio
+async def test_closing_closes_every_part_whatever_becomes_of_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sira = AsyncSira(Settings(state=tmp_path))
+    store, ledger = sira.store(), sira.ledger()
+
+    def fail() -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(store, "close", fail)
+    with pytest.raises(OSError, match="no space left"):
+        await sira.close()
+    with pytest.raises(ConfigurationError, match="closed database"):
+        ledger.totals("http://localhost:9200/docs")
 
 
 @pytest.mark.anyio

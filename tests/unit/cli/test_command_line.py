@@ -19,7 +19,7 @@ import click
 import pytest
 
 from sira_es.cli import COMMANDS, cli, run
-from sira_es.cli.common import Options, common_options, print_json, run_async, table
+from sira_es.cli.common import Options, common_options, dollars, print_json, run_async, table
 from sira_es.errors import ClusterRefused, ConfigurationError, SpendLimitReached
 
 CLIENTS = {"litellm", "elasticsearch", "elastic_transport", "opensearchpy", "aiohttp", "scipy"}
@@ -376,3 +376,10 @@ def test_command_that_is_interrupted_before_it_began_leaves_no_warning(monkeypat
     with pytest.raises(KeyboardInterrupt):
         run_async(coroutine)
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+
+
+@pytest.mark.parametrize(
+    ("cost", "calls", "told"), [(0.0, 0, "$0.0000"), (0.25, 3, "$0.2500"), (0.0, 3, "unknown price")]
+)
+def test_calls_without_a_price_are_not_told_to_be_free(cost: float, calls: int, told: str) -> None:
+    assert dollars(cost, calls) == told
