@@ -227,9 +227,15 @@ class Documents(Foundation):
             batch=batch,
         )
 
-    async def undo(self, index: str, *, query: Mapping[str, Any] | None = None) -> int:
+    async def undo(
+        self,
+        index: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+    ) -> int:
         """Remove what `enrich` added, from all documents or those that match; returns from how many."""
-        return await (await self._job(index, None)).undo(query=query)
+        return await (await self._job(index, None)).undo(query=query, on_progress=on_progress)
 
     async def status(self, index: str) -> EnrichReport:
         """How much of an index is enriched, and what all runs on it spent."""

@@ -216,7 +216,8 @@ def _undo(options: Options, index: str, query: dict[str, Any] | None) -> int:
         from sira_es.sira import AsyncSira
 
         async with AsyncSira(options.settings()) as sira:
-            return await sira.undo(index, query=query)
+            with progress_bar(options, "removing") as report:
+                return await sira.undo(index, query=query, on_progress=report)
 
     removed = run_async(undo())
     if options.json:
@@ -231,8 +232,9 @@ def _undo(options: Options, index: str, query: dict[str, Any] | None) -> int:
 class progress_bar:  # noqa: N801  used like a function, as a context manager
     """Progress for a person at a terminal, JSON lines for a program, nothing with -q."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, what: str = "enriching") -> None:
         self._options = options
+        self._what = what
         self._bar: Any = None
 
     def __enter__(self) -> Callable[[Progress], None]:
@@ -245,7 +247,7 @@ class progress_bar:  # noqa: N801  used like a function, as a context manager
         from rich.progress import Progress as Bar
 
         self._bar = Bar(
-            TextColumn("enriching"),
+            TextColumn(self._what),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.description}"),
@@ -267,7 +269,8 @@ class progress_bar:  # noqa: N801  used like a function, as a context manager
 def _line(p: Progress) -> str:
     left = f", {p.seconds_left:.0f} s left" if p.seconds_left else ""
     failed = ", ".join(f"{n} {reason}" for reason, n in p.failed.items())
-    return f"{p.rate:.1f}/s, {dollars(p.cost, p.calls)}{left}{f', failed: {failed}' if failed else ''}"
+    spent = f", {dollars(p.cost, p.calls)}" if p.calls else ""
+    return f"{p.rate:.1f}/s{spent}{left}{f', failed: {failed}' if failed else ''}"
 
 
 def _event(p: Progress) -> None:

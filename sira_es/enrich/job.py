@@ -162,9 +162,7 @@ class Enrichment:
         self._frequencies.forget()
         return await self._report()
 
-    async def undo(
-        self, *, query: Mapping[str, Any] | None = None, on_progress: Callable[[int], None] = lambda _: None
-    ) -> int:
+    async def undo(self, *, query: Mapping[str, Any] | None = None, on_progress: OnProgress = lambda _: None) -> int:
         """Remove what was added. Every other key of `_source` stays; resumes where it was interrupted.
 
         Returns the number of documents it was removed from. Raises ClusterError where some could not be.
@@ -172,9 +170,10 @@ class Enrichment:
 
         def on_page(hits: Sequence[Hit], removed: int) -> None:
             self._ledger.forget(self.key, [(h.index, h.id) for h in hits])
-            on_progress(removed)
+            on_progress(replace(begun, done=removed, seconds=time.monotonic() - started))
 
         await refresh(self._cluster, self._target.name)
+        begun, started = Progress(total=await self._count(HASHED, query)), time.monotonic()
         removed = await take_out(self._cluster, self._target, query=query, on_page=on_page)
         await refresh(self._cluster, self._target.name)
         self._frequencies.forget()

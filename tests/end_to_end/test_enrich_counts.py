@@ -224,6 +224,16 @@ def test_undo_forgets_failures_and_is_visible_at_once(
     assert cli("status", *at, "--json").json["failed"] == {}
 
 
+def test_undo_tells_how_far_it_is(
+    cli: Cli, at: tuple[object, ...], index_name: str, node_url: str, model: ModelServer
+) -> None:
+    load(node_url, index_name, 10)
+    assert cli("enrich", *at, "-q").code == 0
+    told = [json.loads(line) for line in cli("enrich", *at, "--undo", "--json").err.splitlines()]
+    assert (told[-1]["done"], told[-1]["total"]) == (10, 10)
+    assert cli("enrich", *at, "--undo", "-q").err == ""
+
+
 def test_dry_run_with_recorded_answers_calls_no_model_and_tells_which_lack(
     cli: Cli, at: tuple[object, ...], index_name: str, node_url: str, tmp_path: Path
 ) -> None:
