@@ -27,6 +27,7 @@ __all__ = ["Hit", "reread", "scan"]
 
 _ATTEMPTS = 6  # in a row, before a scan gives up
 _PAUSE = 0.25  # seconds before the second attempt to go on; doubled each time
+_MOST_CHARACTERS = 4_000_000  # in the texts of a page, about; the first page tells how many documents that are
 _LONGEST_VIEW = 1800.0  # seconds, after which a new one goes on: the old one keeps the cluster from merging segments
 _TRY_AGAIN = frozenset({429, 500, 502, 503, 504})
 
@@ -57,7 +58,7 @@ async def scan(
     keep_alive: str = "5m",
     part: tuple[int, int] = (0, 1),
 ) -> AsyncGenerator[list[Hit], None]:
-    """Yield the documents of `target` that match `query`, in pages of at most `page_size` (1 to 10,000).
+    """Yield the documents of `target` that match `query`, in pages of at most `page_size` (1 to 10,000), fewer if long.
 
     `source` selects keys of the documents, True all, False none. `keep_alive` is how long a page may be worked on
     before its point in time must be opened again. `part` (i, n) is the i-th, from 0, of n disjoint parts. Closing the
@@ -95,6 +96,7 @@ class _Shard:
         self._index = index
         self._shard = shard
         self._body = body
+        self._size: int = body["size"]
         self._keep_alive = keep_alive
         self._view: str | None = None
         self._opened = 0.0
@@ -131,7 +133,8 @@ class _Shard:
         first = self._view is None
         if first:
             await self._open()
-        body = {**self._body, "pit": {"id": self._view, "keep_alive": self._keep_alive}, "track_total_hits": first}
+        view = {"id": self._view, "keep_alive": self._keep_alive}
+        body = {**self._body, "size": self._size, "pit": view, "track_total_hits": first}
         if self._last is not None and self._shard == WHOLE:
             body["query"] = {"bool": {"filter": [body["query"], {"range": {"_seq_no": {"gte": self._last}}}]}}
         elif self._last is not None:
@@ -151,6 +154,9 @@ class _Shard:
             self._last = hits[-1].seq_no
             if self._shard == WHOLE:
                 self._seen = {(hit.seq_no, hit.id) for hit in found if hit.seq_no == self._last}
+            else:
+                length = sum([_characters(hit.source) for hit in hits]) / len(hits)
+                self._size = max(1, min(self._body["size"], int(_MOST_CHARACTERS / max(1.0, length))))
         return hits
 
     async def _open(self) -> None:
@@ -189,6 +195,20 @@ class _Shard:
     @property
     def _what(self) -> str:
         return f"reading {'' if self._shard == WHOLE else f'shard {self._shard} of '}'{self._index}'"
+
+
+def _characters(source: Any) -> int:
+    """How many characters the texts of a document have."""
+    total, left = 0, [source]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            total += len(value)
+        elif isinstance(value, dict):
+            left.extend(value.values())
+        elif isinstance(value, list):
+            left.extend(value)
+    return total
 
 
 def _hit(hit: Mapping[str, Any]) -> Hit:

@@ -48,6 +48,19 @@ async def test_5000_documents_come_exactly_once_whatever_the_page_size(
         assert max(map(len, pages)) == page_size
 
 
+async def test_pages_of_long_documents_are_smaller(
+    cluster: Cluster, index_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanning, "_MOST_CHARACTERS", 10_000)
+    await make_index(cluster, index_name)
+    texts = {str(i): {"body": ["x " * 500, "y " * 500]} for i in range(40)}
+    await fill(cluster, index_name, texts)
+    target = await describe(cluster, index_name, ["body"])
+    pages = [page async for page in scan(cluster, target, page_size=10)]
+    assert [len(page) for page in pages] == [10, *[5] * 6]
+    assert ids([hit for page in pages for hit in page]) == numbers(40)
+
+
 async def test_all_indices_of_a_name_are_read(cluster: Cluster, index_name: str) -> None:
     await filled_index(cluster, f"{index_name}-a", 20, shards=2)
     await filled_index(cluster, f"{index_name}-b", 30)
