@@ -50,8 +50,9 @@ class Documents(Foundation):
         return [name for name, _ in self.settings.index(index).fields]
 
     async def _preflight(self, index: str) -> None:
-        pattern = self.settings.index(index).pattern
-        await preflight(await self.cluster(), index, self._text_fields(index), pattern=pattern)
+        settings = self.settings.index(index)
+        fields = self._text_fields(index)
+        await preflight(await self.cluster(), index, fields, read=settings.read, pattern=settings.pattern)
 
     async def _job(self, index: str, page: PageEnricher | None) -> Enrichment:
         settings = self.settings.index(index)

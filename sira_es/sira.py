@@ -337,8 +337,9 @@ class AsyncSira(Documents):
             cluster = await self.cluster()
             checks += await check_cluster(cluster)
             if index is not None and index in self.settings.indices:
-                pattern = self.settings.index(index).pattern
-                checks += await check_index(cluster, index, self._text_fields(index), pattern=pattern)
+                own = self.settings.index(index)
+                fields = self._text_fields(index)
+                checks += await check_index(cluster, index, fields, read=own.read, pattern=own.pattern)
         except SiraError as error:
             checks.append(problem_of("cluster", error, "correct cluster.url or the credentials"))
         try:

@@ -9,13 +9,15 @@ from typing import Any, Literal
 from sira_es.cluster.connect import Cluster, cause_of, expected, segment
 from sira_es.cluster.engine import clause_limit
 from sira_es.cluster.privileges import ENRICHER, SEARCHER, missing_privilege
-from sira_es.cluster.target import ENRICHED, SIRA, Target, describe
+from sira_es.cluster.target import ENRICHED, SIRA, Target, describe, mapped_fields
 from sira_es.errors import ClusterRefused, ClusterUnreachable, SiraError, UnsupportedError
 
 __all__ = ["Check", "check_cluster", "check_index", "preflight", "problem_of"]
 
 OUR_FIELDS = 5  # enriched_terms, sira and its three
 _HIGH_WATERMARK = 0.9  # of a disk: above it the cluster moves shards away, above 0.95 it makes indices read-only
+_SAMPLE = 10
+_NEEDED = frozenset({"privileges", "updates", "texts"})  # to enrich; searching works without
 _NO_ID = "sira-es asks whether it may update"
 
 
@@ -54,17 +56,21 @@ async def check_cluster(cluster: Cluster) -> list[Check]:
     ]
 
 
-async def preflight(cluster: Cluster, name: str, fields: Sequence[str], *, pattern: str = "") -> None:
+async def preflight(
+    cluster: Cluster, name: str, fields: Sequence[str], *, read: Sequence[str] = (), pattern: str = ""
+) -> None:
     """Raise UnsupportedError for the first thing that would make an enrichment fail, before it costs anything."""
-    for check in await check_index(cluster, name, fields, pattern=pattern):
-        if check.status == "problem" or (check.name in {"privileges", "updates"} and check.status == "warning"):
+    for check in await check_index(cluster, name, fields, read=read, pattern=pattern):
+        if check.status == "problem" or (check.name in _NEEDED and check.status == "warning"):
             raise UnsupportedError(f"'{name}' cannot be enriched: {check.detail}; {check.remedy}")
 
 
-async def check_index(cluster: Cluster, name: str, fields: Sequence[str], *, pattern: str = "") -> list[Check]:
+async def check_index(
+    cluster: Cluster, name: str, fields: Sequence[str], *, read: Sequence[str] = (), pattern: str = ""
+) -> list[Check]:
     """Whether an index, alias or data stream can be searched and enriched; `pattern` as in `describe`.
 
-    Raises ClusterUnreachable.
+    `read` are the fields that a model reads, where they are not `fields`. Raises ClusterUnreachable.
     """
     try:
         target = await describe(cluster, name, fields, pattern=pattern)
@@ -92,6 +98,7 @@ async def check_index(cluster: Cluster, name: str, fields: Sequence[str], *, pat
                     *_inference(mapping),
                 )
             ]
+        checks += await _copies(cluster, target, mappings, read or fields)
         checks += _rollover(target, settings)
     checks += await _disk(cluster, name)
     privileges = await _privileges(cluster, name)
@@ -187,6 +194,30 @@ def _inference(mapping: Mapping[str, Any]) -> list[Check]:
         return []
     detail = f"semantic_text in {', '.join(names)}: every update may ask its inference endpoint again"
     return [Check("inference", "warning", detail, "expect one more inference call a document, or enrich a copy")]
+
+
+async def _copies(cluster: Cluster, target: Target, mappings: Mapping[str, Any], read: Sequence[str]) -> list[Check]:
+    """Fields that the engine fills from others: where no document holds their text itself, no model could read it."""
+    copied: dict[str, list[str]] = {}
+    for index in target.indices:
+        for name, inner, _ in mapped_fields(mappings[index.name]["mappings"].get("properties", {})):
+            into = inner.get("copy_to") or []
+            for field in [into] if isinstance(into, str) else into:
+                copied.setdefault(field, []).append(name)
+    held = [name for name in target.source_of(read) if name not in {SIRA, ENRICHED}]
+    if not all(name in copied for name in held):
+        return []
+    body = {"size": _SAMPLE, "_source": held, "query": {"bool": {"should": [{"exists": {"field": f}} for f in held]}}}
+    try:
+        answer = await cluster.request("POST", f"/{segment(target.name)}/_search", body=body)
+    except ClusterRefused:
+        return []
+    hits = answer["hits"]["hits"]
+    if not hits or any(hit.get("_source") for hit in hits):
+        return []
+    sources = ", ".join(dict.fromkeys(source for name in held for source in copied[name]))
+    detail = f"{', '.join(held)}: filled by copy_to, documents do not hold it"
+    return [Check("texts", "warning", detail, f"set read_fields to [{sources}] to enrich; searching works")]
 
 
 def _rollover(target: Target, settings: Mapping[str, Any]) -> list[Check]:

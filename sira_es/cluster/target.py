@@ -25,6 +25,7 @@ __all__ = [
     "FieldInfo",
     "Target",
     "describe",
+    "mapped_fields",
     "multi_fields",
     "text_fields_of",
 ]
@@ -351,7 +352,7 @@ def _candidates(mappings: Mapping[str, Any]) -> dict[str, str]:
     """Text fields of all indices, each with the reason why a search cannot use it as one of `text_fields`, or none."""
     found: dict[str, str] = {}
     for index in mappings.values():
-        for name, mapping, nested in _walk(index["mappings"].get("properties", {})):
+        for name, mapping, nested in mapped_fields(index["mappings"].get("properties", {})):
             if mapping.get("type") in TEXT_TYPES:
                 why = f"{_INSIDE} '{nested}'" if nested else ""
                 why = why or ("is not indexed" if not _truth(mapping.get("index", True)) else "")
@@ -359,15 +360,16 @@ def _candidates(mappings: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _walk(
+def mapped_fields(
     properties: Mapping[str, Any], prefix: str = "", nested: str = ""
 ) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """Every field below the `properties` of a mapping: its whole name, its mapping, the nested object it stands in."""
     for key, mapping in properties.items():
         name = prefix + key
         inside = name if mapping.get("type") == "nested" else nested
         yield name, mapping, inside
-        yield from _walk(mapping.get("properties", {}), f"{name}.", inside)
-        yield from _walk(mapping.get("fields", {}), f"{name}.", inside)
+        yield from mapped_fields(mapping.get("properties", {}), f"{name}.", inside)
+        yield from mapped_fields(mapping.get("fields", {}), f"{name}.", inside)
 
 
 def multi_fields(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -392,7 +394,7 @@ def _check_fields(name: str, mappings: Mapping[str, Any], text_fields: Sequence[
     usable, inside = _usable(candidates)
     types: dict[str, set[str]] = defaultdict(set)
     for index in mappings.values():
-        for field_name, mapping, _ in _walk(index["mappings"].get("properties", {})):
+        for field_name, mapping, _ in mapped_fields(index["mappings"].get("properties", {})):
             types[field_name].add(str(mapping.get("type") or "object"))
     listed = f"text fields there: {', '.join(usable[:12])}" if usable else "it has no text field"
     if inside and not usable:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sira_es.cluster.connect import Cluster, expected, segment
 from sira_es.cluster.statistics import DocumentFrequencies
-from sira_es.cluster.target import Target
+from sira_es.cluster.target import Target, mapped_fields
 from sira_es.cluster.write import refresh
 from sira_es.enrich.page import PageEnricher
 from sira_es.enrich.passes import HASHED, made_otherwise, pending_query
@@ -156,9 +156,9 @@ async def _side_effects(cluster: Cluster, target: Target, documents: int) -> lis
     """What an update of a document sets off: inference for semantic fields, copies into other fields."""
     mappings = await cluster.request("GET", f"/{segment(target.name)}/_mapping")
     with expected(f"the mapping of '{target.name}'"):
-        fields = [f for index in mappings.values() for f in _fields(index["mappings"].get("properties", {}))]
-    semantic = sorted({name for name, mapping in fields if mapping.get("type") in {"semantic_text", "semantic"}})
-    copied = sorted({name for name, mapping in fields if mapping.get("copy_to")})
+        fields = [f for index in mappings.values() for f in mapped_fields(index["mappings"].get("properties", {}))]
+    semantic = sorted({name for name, mapping, _ in fields if mapping.get("type") in {"semantic_text", "semantic"}})
+    copied = sorted({name for name, mapping, _ in fields if mapping.get("copy_to")})
     warnings = []
     if semantic:
         warnings.append(
@@ -168,9 +168,3 @@ async def _side_effects(cluster: Cluster, target: Target, documents: int) -> lis
     if copied:
         warnings.append(f"{', '.join(copied)}: copied to other fields (copy_to), which an update indexes again")
     return warnings
-
-
-def _fields(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for name, mapping in properties.items():
-        yield prefix + name, mapping
-        yield from _fields(mapping.get("properties", {}), f"{prefix}{name}.")

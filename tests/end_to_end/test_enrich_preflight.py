@@ -60,6 +60,31 @@ def test_index_that_cannot_be_enriched_is_refused_with_its_remedy_and_costs_no_c
     assert call_node(node_url, "GET", f"/{index_name}/_mapping") == before
 
 
+COPIED = {"properties": {"headline": {"type": "text", "copy_to": ["title", "text"]}, **TEXT["properties"]}}
+
+
+def test_text_that_only_the_engine_copies_is_refused_with_the_fields_to_read(
+    enrich: Callable[..., Result], index_name: str, node_url: str, model: ModelServer
+) -> None:
+    call_node(node_url, "PUT", f"/{index_name}", {"mappings": COPIED, "settings": {"number_of_replicas": 0}})
+    call_node(node_url, "PUT", f"/{index_name}/_doc/1?refresh=true", {"headline": "fan is loud"})
+    refused = enrich(index_name)
+    assert refused.code == 1
+    assert "copy_to" in refused.err
+    assert "set read_fields to [headline]" in refused.err
+    assert model.calls == []
+    fields = {index_name: {"text_fields": ["title", "text"], "read_fields": ["headline"]}}
+    assert enrich(index_name, indices=fields).code == 0
+    assert sources(node_url, index_name)["1"]["enriched_terms"] == ["noise"]
+
+
+def test_field_that_is_copied_into_and_has_a_text_of_its_own_is_read(
+    enrich: Callable[..., Result], index_name: str, node_url: str
+) -> None:
+    make(node_url, index_name, COPIED)
+    assert enrich(index_name).code == 0
+
+
 def test_write_block_is_found_before_the_first_call(
     enrich: Callable[..., Result], index_name: str, node_url: str, model: ModelServer
 ) -> None:
