@@ -200,7 +200,7 @@ def _in_document(
 def _is_common(words: Iterable[Word], documents: int, max_df: float) -> bool:
     """Whether even the rarest of some words is in more than this share of the documents; one of unknown df may not be."""
     for word in words:  # noqa: SIM110  a generator takes as long as all the rest
-        if word.df is None or min(word.df, documents) <= max_df * documents:
+        if word.df is None or min(1.0, word.df / documents) <= max_df:
             return False
     return True
 

@@ -22,6 +22,11 @@ def test_max_df_moves_what_is_common():
     assert verdicts(index.judge_document(["screen"], rules=Rules(max_df=0.25))) == ["common"]
 
 
+def test_a_word_in_just_max_df_of_the_documents_is_not_common():
+    index = ToyIndex(documents=100, df={"screen": 29})  # 0.29 * 100 is less than 29 in floating point
+    assert verdicts(index.judge_document(["screen"], rules=Rules(max_df=0.29))) == ["kept"]
+
+
 @pytest.mark.parametrize("index", [ToyIndex(df={"key": None, "screen": 900}), ToyIndex(documents=None, usual=900)])
 def test_an_unknown_df_is_never_common(index):
     assert verdicts(index.judge_document(["screen key"])) == ["kept"]
