@@ -162,8 +162,7 @@ class PageEnricher:
         """
         budget = budget or Budget()
         prepared = [self._prepared(*document) for document in documents]
-        answered = await self._answered(prepared, budget)
-        for document, answers in zip(prepared, answered, strict=True):
+        for document, answers in zip(prepared, await self._answered(prepared, budget), strict=True):
             self._clean(document, answers)
         unique = list(dict.fromkeys([p.phrase for d in prepared for p in d.terms if p.verdict is None]))
         known: dict[str, Analysis] = {}
@@ -175,14 +174,15 @@ class PageEnricher:
             known = dict(zip(unique, statistics.analyses, strict=True))
             # Where only enriched_terms is searched, how common a word is depends on what was enriched before: no say.
             total = None if self._settings.pattern else statistics.documents
-        watched = [d for d in prepared if d.is_answered][:: self.watch.every]
-        self.watch.learn([known[p.phrase] for d in watched for p in d.terms if p.verdict is None], total)
+        if total:
+            self.watch.learn(known.values(), total)
         self.watch.look()
         now = datetime.now(UTC).isoformat(timespec="seconds")
         for d in prepared:
             own = Statistics(total, tuple([known[p.phrase] for p in d.terms if p.verdict is None]))
             d.judged = self._judged(d, own)
-        self.watch.note([_kept(d.judged) for d in watched])
+        if total or not unique:  # where nothing tells what the texts are about, what is kept tells nothing either
+            self.watch.note([_kept(d.judged) for d in prepared if d.is_answered])
         return [self._result(d, self._less_held(d), now) for d in prepared]
 
     def _prepared(self, doc_id: str, source: Mapping[str, Any]) -> _Document:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from sira_es.vocabulary import Analysis, Word
+from sira_es.vocabulary import Analysis
 from sira_es.vocabulary.clean import match_key
 
 __all__ = ["Watch"]
@@ -16,8 +16,6 @@ MOST_OF_A_WORD = 0.5
 OFTEN_ENOUGH = 10
 RARE = 0.01  # a share in the texts that explains nothing
 MOST_COUNTED = 20_000
-SURE = 2_000  # documents, whose shares hardly change with more
-ONE_IN = 8
 MORE = 1.05  # times as many documents: worth another look
 
 
@@ -55,11 +53,6 @@ class Watch:
         return {key.lstrip("="): self._counts[key] / self._documents for key in sorted(self._held)}
 
     @property
-    def every(self) -> int:
-        """Of how many documents one is to be counted: every one, until there are enough."""
-        return ONE_IN if self._documents >= SURE else 1
-
-    @property
     def is_holding(self) -> bool:
         """Whether anything is held back."""
         return bool(self._held)
@@ -70,20 +63,22 @@ class Watch:
         foreign = ((key, n) for key, n in self._counts.most_common(1000) if not self._is_of_the_texts(key))
         return {**dict(foreign), "": self._documents}
 
-    def learn(self, analyses: Iterable[Analysis], documents: int | None) -> None:
+    def learn(self, analyses: Iterable[Analysis], documents: int) -> None:
         """Take in how common the words of phrases are in the texts of an index of so many documents.
 
-        Where their number is unknown nothing tells what the texts are about: no such word is held back.
+        What is held back and turns out to be what they are about is let through at once.
         """
-        least = RARE * documents if documents else -1
+        least = RARE * documents
         for analysis in analyses:
-            often = {match_key(w.text): _share(w, documents) for w in analysis.words if (w.df or 0) > least}
+            often = {match_key(w.text): w.df / documents for w in analysis.words if w.df is not None and w.df > least}
             if often:
                 self._in_texts.update(often)
                 if all(match_key(word.text) in often for word in analysis.words):
                     self._in_texts[f"={match_key(analysis.text)}"] = min(often.values())
         if len(self._in_texts) > 2 * MOST_COUNTED:
             self._in_texts = {key: share for key, share in self._in_texts.items() if key in self._counts}
+        if self._held:
+            self._held = frozenset([key for key in self._held if not self._is_of_the_texts(key)])
 
     def note(self, page: Sequence[Sequence[str]]) -> None:
         """Count the kept phrases, which are clean, of a page of documents."""
@@ -122,7 +117,3 @@ class Watch:
 
     def _is_of_the_texts(self, key: str) -> bool:
         return self._in_texts.get(key, 0.0) * OFTEN_ENOUGH * self._documents >= max(1, self._counts[key])
-
-
-def _share(word: Word, documents: int | None) -> float:
-    return (word.df or 0) / documents if documents else 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sira_es.enrich.watch import FEWEST_DOCUMENTS, MOST_COUNTED, ONE_IN, SURE, Watch
+from sira_es.enrich.watch import FEWEST_DOCUMENTS, MOST_COUNTED, Watch
 from sira_es.vocabulary import Analysis, Word
 
 ENOUGH = FEWEST_DOCUMENTS
@@ -52,14 +52,6 @@ def test_a_few_documents_say_nothing_yet() -> None:
     assert not young.holds("best casino")
 
 
-def test_where_it_is_unknown_what_the_texts_are_about_nothing_is_held_back() -> None:
-    blind = Watch()
-    blind.learn([Analysis("best casino", (Word("best", ("best",), None), Word("casino", ("casino",), None)))], None)
-    blind.note([["best casino"]] * ENOUGH)
-    blind.look()
-    assert not blind.holds("best casino")
-
-
 def test_what_came_up_after_a_look_is_held_back_at_a_later_one() -> None:
     seen = watch(0.0)
     seen.note([["best casino"]] * ENOUGH)
@@ -68,11 +60,12 @@ def test_what_came_up_after_a_look_is_held_back_at_a_later_one() -> None:
     assert seen.holds("best casino")
 
 
-def test_of_many_documents_a_sample_is_counted() -> None:
-    assert watch(0.0).every == 1
-    seen = Watch()
-    seen.note([["own"]] * SURE)
-    assert seen.every == ONE_IN
+def test_what_the_texts_turn_out_to_be_about_is_let_through_at_once() -> None:
+    later = Watch(watch(1.0).counts, counting=False)
+    assert later.holds("best casino")
+    later.learn([analysis("best casino", 0.5)], DOCUMENTS)
+    later.look()
+    assert not later.holds("best casino")
 
 
 def test_what_people_allow_is_never_held_back() -> None:
