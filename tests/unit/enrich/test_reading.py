@@ -63,7 +63,7 @@ def test_unusual_text_is_still_text(value: str) -> None:
     assert read({"body": (value,)}).reason == ""
 
 
-@pytest.mark.parametrize("values", [(), ("",), ("  ", "\n")])
+@pytest.mark.parametrize("values", [(), ("",), ("  ", "\n"), ("<p></p>", "<div>&nbsp;</div>")])
 def test_nothing_to_read_is_told_as_such(values: tuple[str, ...]) -> None:
     reading = read({"title": (), "body": values})
     assert (reading.parts, reading.reason) == ((), "no text")
