@@ -57,6 +57,7 @@ async def test_busy_cluster_failing_model_restart_and_expired_view_end_with_all_
                 running = asyncio.create_task(job.run())
                 while len(server.calls) < COUNT // 3 and not running.done():  # noqa: ASYNC110  it is in another thread
                     await asyncio.sleep(0.05)
+                assert not running.done()
                 await asyncio.to_thread(devnode.down, "os2", instance="enrich-restart")
                 restarted = asyncio.to_thread(devnode.up, "os2", port=port, instance="enrich-restart")
                 outcomes = await asyncio.gather(running, restarted, return_exceptions=True)
