@@ -205,7 +205,7 @@ async def _copies(cluster: Cluster, target: Target, mappings: Mapping[str, Any],
             for field in [into] if isinstance(into, str) else into:
                 copied.setdefault(field, []).append(name)
     held = [name for name in target.source_of(read) if name not in {SIRA, ENRICHED}]
-    if not all(name in copied for name in held):
+    if not held or not all(name in copied for name in held):
         return []
     body = {"size": _SAMPLE, "_source": held, "query": {"bool": {"should": [{"exists": {"field": f}} for f in held]}}}
     try:
