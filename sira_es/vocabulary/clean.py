@@ -169,7 +169,7 @@ def _is_mark(character: str) -> bool:
 def _clean(proposal: Proposal, limits: _Limits, scripts: frozenset[str], allowed: frozenset[str]) -> Phrase:
     text = _surface(proposal.phrase)
     p = proposal.confidence
-    number = isinstance(p, int | float) and p == p
+    number = isinstance(p, int | float) and p == p  # NaN does not equal itself
     verdict, reason = _fault(text, limits, scripts, allowed)
     if not number and verdict is not Verdict.MALFORMED:
         verdict, reason = Verdict.MALFORMED, "its confidence is not a number"

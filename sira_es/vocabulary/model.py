@@ -2,7 +2,7 @@
 
 A `Proposal` is what a model said. Cleaning makes a `Phrase` of it. The cluster answers with `Analysis` objects, which
 hold `Word`s with their document frequencies. Judging and weighing make `Term`s, and an `Expansion` holds all there is
-to know of one query.
+to know of one query. What is made by the million is a NamedTuple, which takes a third of a dataclass's time to make.
 """
 
 from __future__ import annotations
