@@ -26,14 +26,7 @@ class Cache(Generic[V]):
 
     def get(self, key: Hashable) -> V | None:
         """The value, or None where there is none that is young enough."""
-        found = self._values.get(key)
-        if found is None:
-            return None
-        if self._clock() - found[0] >= self._ttl:
-            del self._values[key]
-            return None
-        self._values.move_to_end(key)
-        return found[1]
+        return self.get_many((key,)).get(key)
 
     def get_many(self, keys: Iterable[K]) -> dict[K, V]:
         """Those of the values that are there and young enough, by key."""
@@ -41,9 +34,13 @@ class Cache(Generic[V]):
         found: dict[K, V] = {}
         for key in keys:
             held = self._values.get(key)
-            if held is not None and now - held[0] < self._ttl:
-                self._values.move_to_end(key)
-                found[key] = held[1]
+            if held is None:
+                continue
+            if now - held[0] >= self._ttl:
+                del self._values[key]
+                continue
+            self._values.move_to_end(key)
+            found[key] = held[1]
         return found
 
     def put(self, key: Hashable, value: V) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -160,7 +160,7 @@ def _fields(ours: bool, mapping: Mapping[str, Any], settings: Mapping[str, str])
             "rename that field; its values would be mixed up with ours",
         )
     limit = int(settings.get("index.mapping.total_fields.limit", 1000))
-    used = sum(1 for _ in _walk(mapping))
+    used = sum(1 for _ in mapped_fields(mapping.get("properties", {})))
     if used + OUR_FIELDS > limit:
         return Check(
             "mapping",
@@ -169,13 +169,6 @@ def _fields(ours: bool, mapping: Mapping[str, Any], settings: Mapping[str, str])
             "raise index.mapping.total_fields.limit",
         )
     return Check("mapping", "ok", f"{used} of {limit} fields used, room for {OUR_FIELDS} more")
-
-
-def _walk(mapping: Mapping[str, Any]) -> Iterator[str]:
-    for part in ("properties", "fields"):
-        for name, inner in mapping.get(part, {}).items():
-            yield name
-            yield from _walk(inner)
 
 
 def _pipelines(settings: Mapping[str, str]) -> Check:

@@ -209,12 +209,13 @@ class DocumentFrequencies:
         found.words = {text: words for (_, text), words in known.items()}
         found.words |= {text: () for text in sent if not text.strip()}
         unread = [t for t in dict.fromkeys(sent) if t not in found.words]
-        if unread or found.missing():
+        missing = found.missing()
+        if unread or missing:
             await self._read(scope, found, unread)
             for text in unread:
                 if text not in found.words:
                     found.words[text] = self._known(scope, plain_words(text))
-        missing = found.missing()
+            missing = found.missing()
         coverage = self._coverages.get(scope.place)
         if missing or coverage is None:
             coverage = await self._count(scope, missing, coverage)

@@ -174,7 +174,7 @@ class _Result(NamedTuple):
     def settled(self) -> bool:
         """Nothing would be different another time. A full disk is 429 too, and stays so."""
         busy = self.status in _BUSY and self.kind != "cluster_block_exception"
-        return self.status < 300 or not (busy or self.status == 413 or self.kind in _LOST_NODE)
+        return not (busy or self.status == 413 or self.kind in _LOST_NODE)
 
     @property
     def wants_scripts(self) -> bool:

@@ -274,7 +274,7 @@ class Enrichment:
     def _enriching(self, shard: Shard) -> Callable[[Sequence[Hit]], Awaitable[None]]:
         async def handle(hits: Sequence[Hit]) -> None:
             stale = [h for h in hits if not self._is_done(h)]
-            due = [h for h in stale if not self._rests(h)] if self._resting else stale
+            due = [h for h in stale if not self._rests(h)]
             shard.unsettled += sum("sira" in h.source for h in stale) - sum("sira" in h.source for h in due)
             if not due:
                 return

@@ -219,4 +219,4 @@ class Ledger:
 
 
 def _counts(rejected: Mapping[str, int]) -> str:
-    return ",".join([f"{verdict}={n}" for verdict, n in sorted(rejected.items())]) if rejected else ""
+    return ",".join(f"{verdict}={n}" for verdict, n in sorted(rejected.items()))

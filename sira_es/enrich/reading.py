@@ -106,8 +106,7 @@ def _is_binary(text: str) -> bool:
     sample = text[:10_000]
     odd = len(sample.encode().translate(None, _PLAIN_ASCII)) if sample.isascii() else len(_ODD.findall(sample))
     half = _SHORTEST_ENCODED // 2  # a run of twice the length covers one of these blocks
-    blocks = range(0, len(sample) - half + 1, half)
-    unbroken = len(blocks) > 1 and any(" " not in sample[at : at + half] for at in blocks)
+    unbroken = any(" " not in sample[at : at + half] for at in range(0, len(sample) - half + 1, half))
     encoded = sum(len(run[0]) for run in _ENCODED.finditer(sample)) if unbroken else 0
     return odd > len(sample) / 10 or encoded > len(sample) / 2
 

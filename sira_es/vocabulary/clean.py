@@ -108,7 +108,7 @@ def clean_document(
         text = "\n".join([normalise(v) for v in values]).casefold()
         phrases = [
             p.judged(Verdict.PRESENT, "the text has it")
-            if p.verdict is None and (folded := p.phrase.casefold()) in text and _holds(text, folded)
+            if p.verdict is None and _holds(text, p.phrase.casefold())
             else p
             for p in phrases
         ]
@@ -170,22 +170,24 @@ def _clean(proposal: Proposal, limits: _Limits, scripts: frozenset[str], allowed
     text = _surface(proposal.phrase)
     p = proposal.confidence
     number = isinstance(p, int | float) and p == p  # NaN does not equal itself
-    verdict, reason = _fault(text, limits, scripts, allowed)
-    if not number and verdict is not Verdict.MALFORMED:
-        verdict, reason = Verdict.MALFORMED, "its confidence is not a number"
+    verdict, reason = _fault(text, number, limits, scripts, allowed)
     confidence = min(1.0, p) if number and p > 0 else _LEAST_CONFIDENCE
     stands_for = normalise(proposal.stands_for) if proposal.stands_for else ""
     return Phrase(text, confidence, stands_for, proposal.own, verdict, reason)
 
 
-def _fault(text: str, limits: _Limits, scripts: frozenset[str], allowed: frozenset[str]) -> tuple[Verdict | None, str]:
-    """Why a phrase is not worth asking the index about; None where it is."""
+def _fault(
+    text: str, number: bool, limits: _Limits, scripts: frozenset[str], allowed: frozenset[str]
+) -> tuple[Verdict | None, str]:
+    """Why a phrase is not worth asking the index about; None where it is. `number`: its confidence is one."""
     if not text:
         return Verdict.MALFORMED, "it has no word"
     if len(text) > limits.characters:
         return Verdict.MALFORMED, f"longer than {limits.characters} characters"
     if text.count(" ") >= limits.words:
         return Verdict.MALFORMED, f"more than {limits.words} words"
+    if not number:
+        return Verdict.MALFORMED, "its confidence is not a number"
     if foreign := _foreign_script(text, scripts, allowed):
         return Verdict.SCRIPT, f"no {foreign} script is in use here"
     return None, ""

@@ -192,15 +192,16 @@ def _in_document(
         return Verdict.KEPT, ""
     if not words:
         return _WITHOUT_TOKENS
-    if not allowed and documents and _is_common(words, documents, rules.max_df):
+    if not allowed and _is_common(words, documents, rules.max_df):
         return Verdict.COMMON, "even its rarest word is in too many documents"
     return Verdict.KEPT, ""
 
 
-def _is_common(words: Iterable[Word], documents: int, max_df: float) -> bool:
+def _is_common(words: Iterable[Word], documents: int | None, max_df: float) -> bool:
     """Whether even the rarest of some words is in more than this share of the documents; one of unknown df may not be."""
-    for word in words:  # noqa: SIM110  a generator takes as long as all the rest
-        if word.df is None or min(1.0, word.df / documents) <= max_df:
+    for word in words:
+        part = share(word.df, documents)
+        if part is None or part <= max_df:
             return False
     return True
 

@@ -6,8 +6,6 @@ from sira_es.enrich.watch import FEWEST_DOCUMENTS, MOST_COUNTED, Watch
 from sira_es.vocabulary import Analysis, Word
 
 ENOUGH = FEWEST_DOCUMENTS
-
-
 DOCUMENTS = 1000
 
 
