@@ -112,8 +112,8 @@ async def by_helpers(cluster: Cluster, index: str) -> int:
         await client.close()
 
 
-async def bare(cluster: Cluster, target: Target) -> int:
-    """The floor: the pages of an enrichment, with the same two fields written into each document, two pages at a time."""
+async def bare(cluster: Cluster, target: Target, at_a_time: int) -> int:
+    """The pages of an enrichment, with the same two fields written into each document, so many pages at a time."""
     written = 0
     tasks: deque[asyncio.Task[int]] = deque()
 
@@ -123,7 +123,7 @@ async def bare(cluster: Cluster, target: Target) -> int:
     async with aclosing(scan(cluster, target, source=[*FIELDS, "sira"], page_size=PAGE)) as pages:
         async for hits in pages:
             tasks.append(asyncio.create_task(one(hits)))
-            if len(tasks) > 1:
+            if len(tasks) >= at_a_time:
                 written += await tasks.popleft()
     while tasks:
         written += await tasks.popleft()

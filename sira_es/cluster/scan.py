@@ -28,6 +28,8 @@ __all__ = ["Hit", "reread", "scan"]
 _ATTEMPTS = 6  # in a row, before a scan gives up
 _PAUSE = 0.25  # seconds before the second attempt to go on; doubled each time
 _MOST_CHARACTERS = 4_000_000  # in the texts of a page, about; the first page tells how many documents that are
+_SMALL_PAGE = 200  # documents of the first page, and of any that follows one that was worked on for long
+_SOON = 1.0  # seconds within which the next page is asked for where pages may grow
 _LONGEST_VIEW = 1800.0  # seconds, after which a new one goes on: the old one keeps the cluster from merging segments
 _TRY_AGAIN = frozenset({429, 500, 502, 503, 504})
 
@@ -58,7 +60,9 @@ async def scan(
     keep_alive: str = "5m",
     part: tuple[int, int] = (0, 1),
 ) -> AsyncGenerator[list[Hit], None]:
-    """Yield the documents of `target` that match `query`, in pages of at most `page_size` (1 to 10,000), fewer if long.
+    """Yield the documents of `target` that match `query`, in pages of at most `page_size` (1 to 10,000).
+
+    Pages begin small and grow while the next one is asked for soon; of long documents they hold fewer.
 
     `source` selects keys of the documents, True all, False none. `keep_alive` is how long a page may be worked on
     before its point in time must be opened again. `part` (i, n) is the i-th, from 0, of n disjoint parts. Closing the
@@ -96,16 +100,28 @@ class _Shard:
         self._index = index
         self._shard = shard
         self._body = body
-        self._size: int = body["size"]
+        self._size: int = min(body["size"], _SMALL_PAGE)
         self._keep_alive = keep_alive
         self._view: str | None = None
         self._opened = 0.0
         self._last: int | None = None
         self._left: int | None = None  # documents still to come in this view
+        self._given = 0.0  # when the last page was
         self._seen: set[tuple[int, str]] = set()  # at the last number, where it may be that of several documents
 
     async def page(self) -> list[Hit]:
         """The next page; empty at the end."""
+        if time.monotonic() - self._given > _SOON:
+            self._size = min(self._size, _SMALL_PAGE)
+        hits = await self._tried()
+        self._given = time.monotonic()
+        if hits and self._shard != WHOLE:
+            length = sum([_characters(hit.source) for hit in hits]) / len(hits)
+            most = min(self._body["size"], int(_MOST_CHARACTERS / max(1.0, length)))
+            self._size = max(1, min(most, max(_SMALL_PAGE, self._size * 5 // 4)))
+        return hits
+
+    async def _tried(self) -> list[Hit]:
         if self._view is not None and time.monotonic() - self._opened > _LONGEST_VIEW:
             await self.close()
         for attempt in range(1, _ATTEMPTS + 1):
@@ -147,16 +163,13 @@ class _Shard:
             self._view = answer.get("pit_id") or self._view
             found = [_hit(hit) for hit in answer["hits"]["hits"]]
             hits = [hit for hit in found if (hit.seq_no, hit.id) not in self._seen]
-            if len(hits) < len(found) == self._body["size"] and not hits:
+            if len(hits) < len(found) == self._size and not hits:
                 raise ClusterError(f"{self._what}: pages of {len(found)} are smaller than its shards are many")
             self._count(hits, answer["hits"]["total"]["value"] if first and self._last is None else None)
         if hits:
             self._last = hits[-1].seq_no
             if self._shard == WHOLE:
                 self._seen = {(hit.seq_no, hit.id) for hit in found if hit.seq_no == self._last}
-            else:
-                length = sum([_characters(hit.source) for hit in hits]) / len(hits)
-                self._size = max(1, min(self._body["size"], int(_MOST_CHARACTERS / max(1.0, length))))
         return hits
 
     async def _open(self) -> None:

@@ -11,8 +11,8 @@ from sira_es.cluster.scan import Hit
 
 __all__ = ["PAGE", "each_page"]
 
-PAGE = 200
-AT_A_TIME = 5
+PAGE = 500
+AT_A_TIME = 4
 TICK = 5.0  # seconds between reports of progress while a page takes long
 
 
