@@ -18,7 +18,7 @@ from sira_es.enrich.own import is_ours
 from sira_es.enrich.page import PageEnricher
 from sira_es.enrich.plan import plan
 from sira_es.enrich.report import Budget, EnrichReport, Limits, Progress
-from sira_es.errors import ConfigurationError, SiraError
+from sira_es.errors import ClusterError, ConfigurationError, SiraError
 from sira_es.foundation import Foundation, require
 from sira_es.llm.batch import BatchModel
 from sira_es.llm.model import AnswerSource
@@ -171,19 +171,22 @@ class Documents(Foundation):
         async def one_pass() -> EnrichReport | None:
             nonlocal place, told
             self._targets.pop(index, None)
-            await self.prepare(index)
+            try:
+                await self.prepare(index)
+            except ConfigurationError as error:  # it had its fields before: it is being made anew
+                raise ClusterError(str(error)) from None
             job = await self._job(index, await self._page(index, concurrency=concurrency))
             if not told:
                 self._tell_of_batches(on_notice)
                 told = True
             place = await job.forget_deleted(place)
-            if query is None and await job.is_idle(RETRY_SECONDS):
+            if query is None and not budget.over() and await job.is_idle(RETRY_SECONDS):
                 return None
             return await job.run(budget, query=query, rest=RETRY_SECONDS, on_progress=on_progress)
 
         self._targets.pop(index, None)
         await self._preflight(index)
-        return await follow(one_pass, pause=pause, on_trouble=on_trouble)
+        return await follow(one_pass, pause=pause, on_trouble=on_trouble, seconds_left=budget.seconds_left)
 
     async def rejudge(
         self,

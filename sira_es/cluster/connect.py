@@ -258,7 +258,7 @@ def expected(what: str) -> Iterator[None]:
 def cause_of(error: Any) -> tuple[str, str]:
     """Type and reason of the root cause of an `error` as engines nest it, and the reason of the deepest `caused_by`."""
     if not isinstance(error, dict):
-        return "", " ".join(str(error or "").split())[:500]
+        return "", _in_one_line(str(error or ""))[:500]
     roots = error.get("root_cause")
     root = roots[0] if isinstance(roots, list) and roots and isinstance(roots[0], dict) else error
     deepest: dict[str, Any] = {"caused_by": error.get("caused_by")}
@@ -268,7 +268,12 @@ def cause_of(error: Any) -> tuple[str, str]:
     detail = str(deepest.get("reason") or "")
     if detail and detail not in reason:
         reason = f"{reason}: {detail}" if reason else detail
-    return kind, " ".join(reason.split())[:1000]
+    return _in_one_line(kind), _in_one_line(reason)[:1000]
+
+
+def _in_one_line(text: str) -> str:
+    """What a cluster said, which may quote half a surrogate pair of a document."""
+    return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
 def loads(content: bytes) -> Any:
@@ -276,7 +281,10 @@ def loads(content: bytes) -> Any:
     try:
         return orjson.loads(content)
     except ValueError:
-        return json.loads(content.decode("utf-8", "surrogatepass"))
+        try:
+            return json.loads(content.decode("utf-8", "surrogatepass"))
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
 
 
 def dumps(value: Any) -> bytes:

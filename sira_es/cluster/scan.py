@@ -130,6 +130,8 @@ class _Shard:
             except (ClusterUnreachable, ClusterRefused) as error:
                 if attempt == _ATTEMPTS or not self._passing(error):
                     raise
+            if self._shard != WHOLE:  # there a page must hold more than those of one number
+                self._size = max(1, self._size // 2)
             await self.close()
             if attempt > 1:
                 await asyncio.sleep(_PAUSE * 2 ** (attempt - 2))
@@ -240,4 +242,5 @@ async def reread(cluster: Cluster, hits: Sequence[Hit], *, source: Sequence[str]
     ]
     answer = await cluster.request("POST", "/_mget", body={"docs": docs})
     with expected("reading documents again"):
-        return [_hit(doc) if doc.get("found") else None for doc in answer["docs"]]
+        found = zip(hits, answer["docs"], strict=True)
+        return [_hit(doc) if doc.get("found") else None for _, doc in found]

@@ -8,6 +8,7 @@ question twice.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -38,9 +39,6 @@ MARGIN = 1.15
 """What the price of an answer may be more than expected, before a limit of cost is passed."""
 
 LONGEST_PAUSE = 60.0
-FORGOTTEN_AFTER = 26 * 3600.0
-"""Seconds after which no batch runs any more: their window is 24 hours."""
-
 _OPEN = frozenset({"server error", "unreachable", "timeout", "bad answer"})
 """Errors after which a submission may have arrived all the same."""
 
@@ -163,7 +161,7 @@ class Batching:
             if (rest := self.settle - age) > 0:
                 self.say(f"a submission was cut off; whether it arrived is known in {rest:.0f} s")
                 await asyncio.sleep(rest)
-            found = await self.model.find(noted.token, noted.created) if age < FORGOTTEN_AFTER else None
+            found = await self.model.find(noted.token, noted.created)
             if found is None:
                 self.notes.forget(noted.token)
             else:
@@ -186,7 +184,7 @@ class Batching:
                     self.say(f"{error}; trying again")
             if not (out := self._submitted()):
                 return
-            left = self._seconds_left()
+            left = self._budget.seconds_left()
             if left <= 0:
                 self._budget.hit = self._budget.hit or "time"
                 return
@@ -201,10 +199,6 @@ class Batching:
     def _submitted(self) -> list[Noted]:
         """What is out; not what another process is about to submit."""
         return [noted for noted in self.notes.open(self.owner) if noted.id]
-
-    def _seconds_left(self) -> float:
-        limit = self.limits.seconds
-        return float("inf") if limit is None else limit - self._budget.seconds
 
     async def _collect(self, noted: Noted, batch: Batch) -> None:
         if batch.error:
@@ -244,10 +238,12 @@ class Batching:
             length = float(OPTIONS["max_tokens"])
         file = _File(self.notes.path.parent)
         try:
-            unanswered = self.job.unanswered(query=self._query, part=self._part, most=self.limits.documents)
-            async with aclosing(unanswered) as pages:
-                async for prompts in pages:
-                    for key, prompt in self._new(prompts, file.keys):
+            left = math.inf if self.limits.documents is None else self.limits.documents
+            async with aclosing(self.job.unanswered(query=self._query, part=self._part)) as pages:
+                async for page in pages:
+                    asked = page[: round(min(left, len(page)))]
+                    left -= len(asked)
+                    for key, prompt in self._new([p for prompts in asked for p in prompts], file.keys):
                         cost = self._expected(prompt, length)
                         if room is not None and file.cost + cost > room:
                             self._budget.hit = "cost"
@@ -258,6 +254,8 @@ class Batching:
                             room = None if room is None else room - file.cost
                             file = _File(self.notes.path.parent)
                         file.add(key, line, cost)
+                    if len(asked) < len(page):
+                        self._budget.hit = self._budget.hit or "documents"
                     if self._budget.hit:
                         break
             await self._send(file)

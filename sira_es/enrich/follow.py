@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 
@@ -24,12 +25,18 @@ async def follow(
     *,
     pause: float,
     on_trouble: Callable[[SiraError], None],
+    seconds_left: Callable[[], float] = lambda: math.inf,
 ) -> EnrichReport:
     """Make passes, `pause` seconds apart, until one stops at a limit; its report.
 
     A pass returns None where there was nothing to do. What passes by itself (a node that restarts, a model that fails,
-    an index that is made anew) is told to `on_trouble` and waited for; anything else is raised.
+    an index that is made anew) is told to `on_trouble` and waited for, as long as there are `seconds_left`; anything
+    else is raised.
     """
+
+    async def rest(seconds: float) -> None:
+        await asyncio.sleep(max(0.0, min(seconds, seconds_left())))
+
     troubles = 0
     worked = False
     while True:
@@ -39,17 +46,17 @@ async def follow(
             troubles = 0
             worked = worked or (report is not None and report.done > 0)
         except (ClusterError, InputError, ModelError) as error:
-            if not _passes(error, worked):
+            if not _passes(error, worked) or seconds_left() <= 0:
                 raise
             on_trouble(error)
             troubles += 1
-            await asyncio.sleep(min(LONGEST_PAUSE, pause * 2.0**troubles))
+            await rest(min(LONGEST_PAUSE, pause * 2.0**troubles))
             continue
         if report is not None and report.stopped:
             return report
         lasted = time.monotonic() - started
         in_vain = report is not None and not report.done
-        await asyncio.sleep(max(pause, min(LONGEST_PAUSE, IDLE_SHARE * lasted)) if in_vain else pause)
+        await rest(max(pause, min(LONGEST_PAUSE, IDLE_SHARE * lasted)) if in_vain else pause)
 
 
 def _passes(error: ClusterError | InputError | ModelError, worked: bool) -> bool:

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from sira_es.cluster.connect import Cluster, segment
+from sira_es.cluster.connect import Cluster, expected, segment
 from sira_es.cluster.scan import Hit, scan
 from sira_es.cluster.statistics import DocumentFrequencies
 from sira_es.cluster.target import SIRA, Target
@@ -115,26 +115,25 @@ class Enrichment:
         self._budget.check()
         if whole:
             await self._advance([s for s in done if not s.unsettled], latest)
-            await self.forget_deleted(unfinished=True)
+            place = await self.forget_deleted(unfinished=True)
+            while place != ("", ""):
+                place = await self.forget_deleted(place, unfinished=True)
         self._frequencies.forget()
         return await self._report()
 
     async def unanswered(
-        self, *, query: Mapping[str, Any] | None = None, part: tuple[int, int] = (0, 1), most: int | None = None
-    ) -> AsyncGenerator[list[Prompt], None]:
-        """What a run would have to ask a model, page by page, for `most` documents at most. Raises ClusterError."""
-        seen = 0
+        self, *, query: Mapping[str, Any] | None = None, part: tuple[int, int] = (0, 1)
+    ) -> AsyncGenerator[list[list[Prompt]], None]:
+        """What a run would have to ask a model, page by page: for each document that it would work on, what no answer
+        is stored of. Raises ClusterError.
+        """
         for shard in await shards_of(self._cluster, self._target):
             async with aclosing(self._scanned(shard.target, self._wanted(shard, query), part)) as pages:
                 async for hits in pages:
                     due = [h for h in hits if not self._is_done(h)]
-                    due = due if most is None else due[: most - seen]
-                    seen += len(due)
-                    prompts = [p for h in due for p in self._page.prompts(h.id, h.source)]
-                    known = await self._page.known(prompts)
-                    yield [p for p, a in zip(prompts, known, strict=True) if a is None]
-                    if most is not None and seen >= most:
-                        return
+                    asked = [prompts for h in due if (prompts := self._page.prompts(h.id, h.source))]
+                    known = iter(await self._page.known([p for prompts in asked for p in prompts]))
+                    yield [[p for p in prompts if next(known) is None] for prompts in asked]
 
     def book(self, budget: Budget, answer: Answer) -> None:
         """Write down an answer that was paid outside of a run, in the ledger and in a budget."""
@@ -290,6 +289,8 @@ class Enrichment:
                 if not self._page.is_of_the_run(r)
             ]
             shard.updated += sum(o.status == "updated" for o in outcomes.values())
+            # What has a hash is found again only by its number: this pass must not end behind it.
+            shard.unsettled += sum(self._page.is_of_the_run(r) and "sira" in h.source for h, r in pairs)
             shard.unsettled += sum(e.outcome in {"failed", "stale"} and "sira" in h.source for h, e in told)
             self._account([e for _, e in told])
             skipped = [h for h, e in told if e.outcome == "skipped" and is_ours(h.source)]
@@ -415,7 +416,8 @@ class Enrichment:
     async def _count(self, asked: Mapping[str, Any], query: Mapping[str, Any] | None) -> int:
         body = {"query": {"bool": {"filter": [asked, *([query] if query else [])]}}}
         answer = await self._cluster.request("POST", f"/{segment(self._target.name)}/_count", body=body)
-        return int(answer["count"])
+        with expected(f"a count of '{self._target.name}'"):
+            return int(answer["count"])
 
     async def _counts(self, known: Totals) -> dict[str, Any]:
         """What the index holds, what was just written included: the fields of a report that add up to its documents.

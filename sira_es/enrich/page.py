@@ -29,7 +29,7 @@ from sira_es.settings import IndexSettings
 from sira_es.vocabulary import HumanTerms, Rules, clean_document, judge_document
 from sira_es.vocabulary.model import Analysis, Phrase, Proposal, Statistics, Verdict
 
-__all__ = ["GIVES_ORDERS", "IN_PART", "NOT_ASKED", "OWN_FIELD", "Enriched", "PageEnricher"]
+__all__ = ["GIVES_ORDERS", "IN_PART", "NOT_ASKED", "OWN_FIELD", "UNCOUNTED", "Enriched", "PageEnricher"]
 
 FAILURES_IN_A_ROW = 20
 MOST_OF_ORDERS = 3
@@ -39,6 +39,10 @@ GIVES_ORDERS = "its text gives orders to language models"
 IN_PART = "read in part"
 OWN_FIELD = "has a field of its own named"
 NOT_ASKED = "not asked"
+UNCOUNTED = "judged without document frequencies"
+_PAUSES = (0.5, 2.0, 8.0)
+"""Seconds before each further look-up of figures that a busy cluster did not give."""
+
 _NONSENSE = frozenset({"unusable answer", "empty answer"})
 _OF_ONE_DOCUMENT = (
     frozenset({"not recorded", "not stored", "refused", "context length", NOT_ASKED}) | _NONSENSE | BATCH_REASONS
@@ -77,6 +81,7 @@ class _Document:
     terms: tuple[Phrase, ...] = ()
     questions: tuple[Phrase, ...] = ()
     judged: tuple[Phrase, ...] = ()
+    uncounted: bool = False
 
     @property
     def is_answered(self) -> bool:
@@ -114,6 +119,7 @@ class PageEnricher:
         self._human = human or HumanTerms()
         self._places = asyncio.Semaphore(concurrency)
         self._failed_in_a_row = 0
+        self._counts = True  # whether the cluster gave all figures the last time
         self.watch = Watch(allowed=self._human.allow)
         self.broken: ModelError | None = None
         """The last error, once the model failed so often in a row that it is not asked any more."""
@@ -168,9 +174,7 @@ class PageEnricher:
         known: dict[str, Analysis] = {}
         total = None
         if unique:
-            statistics = await self._frequencies.look_up(
-                self._target, unique, fields=self._searched, main_field=self._settings.main
-            )
+            statistics = await self._statistics(unique)
             known = dict(zip(unique, statistics.analyses, strict=True))
             # Where only enriched_terms is searched, how common a word is depends on what was enriched before: no say.
             total = None if self._settings.pattern else statistics.documents
@@ -178,12 +182,25 @@ class PageEnricher:
             self.watch.learn(known.values(), total)
         self.watch.look()
         now = datetime.now(UTC).isoformat(timespec="seconds")
+        uncounted = set() if self._settings.pattern else {p for p, a in known.items() if _is_uncounted(a)}
         for d in prepared:
             own = Statistics(total, tuple([known[p.phrase] for p in d.terms if p.verdict is None]))
             d.judged = self._judged(d, own)
+            d.uncounted = bool(uncounted) and not uncounted.isdisjoint(_kept(d.judged))
         if total or not unique:  # where nothing tells what the texts are about, what is kept tells nothing either
             self.watch.note([_kept(d.judged) for d in prepared if d.is_answered])
         return [self._result(d, self._less_held(d), now) for d in prepared]
+
+    async def _statistics(self, phrases: Sequence[str]) -> Statistics:
+        """What the index says of phrases. A busy cluster is asked again, unless that was of no use the last time."""
+        fields, main = self._searched, self._settings.main
+        for pause in (*(_PAUSES if self._counts else ()), None):
+            found = await self._frequencies.look_up(self._target, phrases, fields=fields, main_field=main)
+            self._counts = not any(map(_is_uncounted, found.analyses))
+            if self._counts or pause is None:
+                break
+            await asyncio.sleep(pause)
+        return found
 
     def _prepared(self, doc_id: str, source: Mapping[str, Any]) -> _Document:
         values = text_values(source, self.fields)
@@ -205,7 +222,8 @@ class PageEnricher:
             if all(known):
                 admitted = not known or budget.admits()
                 results.append(tuple(a for a in known if a) if admitted else _not_asked())
-            elif any(self.left(document.prompts)):
+                self.proven = self.proven or bool(known)
+            elif any(self.left([p for p, a in zip(document.prompts, known, strict=True) if a is None])):
                 results.append(_not_asked())
             else:
                 results.append(())
@@ -224,8 +242,10 @@ class PageEnricher:
         async with self._places:
             if self.broken is not None or not budget.admits():
                 return _not_asked()
-            answers = []
+            answers: list[Answer] = []
             for prompt in document.prompts:
+                if answers and (self.broken is not None or budget.over()):
+                    return _not_asked()
                 end = budget.begin()
                 try:
                     answer = await self._answer(prompt, end)
@@ -314,8 +334,13 @@ class PageEnricher:
         }
         rejected = [p.verdict.value for p in phrases if p.verdict is not None and p.verdict is not Verdict.KEPT]
         note = f"{IN_PART}: {reading.coverage:.0%}" if reading.coverage < 1 else ""
+        note = UNCOUNTED if document.uncounted else note
         note = GIVES_ORDERS if reading.gives_orders else note
         return Enriched(document.hash, fields, note=note, rejected=dict(Counter(rejected)) if rejected else {})
+
+
+def _is_uncounted(analysis: Analysis) -> bool:
+    return None in [word.df for word in analysis.words]
 
 
 def _kept(phrases: Sequence[Phrase]) -> list[str]:

@@ -67,10 +67,9 @@ async def plan(
     other = {"bool": {"filter": [made_otherwise(page.recipe), *only]}}
     made = {"bool": {"filter": [HASHED, {"term": {"sira.recipe": page.recipe}}]}}
     place = f"/{segment(target.name)}"
-    counts = [
-        (await cluster.request("POST", f"{place}/_count", body={"query": asked}))["count"]
-        for asked in (due, other, made)
-    ]
+    answers = [await cluster.request("POST", f"{place}/_count", body={"query": asked}) for asked in (due, other, made)]
+    with expected(f"a count of '{target.name}'"):
+        counts = [int(answer["count"]) for answer in answers]
     sample = await _sample(cluster, target, page, due)
     prompts = counts[0] * len(sample.prompts) / sample.documents if sample.documents else 0.0
     missing = round(prompts * (1 - sample.stored / len(sample.prompts))) if sample.prompts else 0

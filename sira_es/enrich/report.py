@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -48,13 +49,17 @@ class Budget:
     def seconds(self) -> float:
         return time.monotonic() - self.started
 
+    def seconds_left(self) -> float:
+        """Until the limit of time; infinite without one."""
+        return math.inf if self.limits.seconds is None else self.limits.seconds - self.seconds
+
     def over(self) -> bool:
         """Whether a limit of cost or time is reached."""
         mean = self.cost / self.calls if self.calls else 0.0
         expected = self.cost + (self._under_way + 1) * mean
         if self.limits.cost is not None and (expected > self.limits.cost or self.cost >= self.limits.cost):
             self.hit = self.hit or "cost"
-        elif self.limits.seconds is not None and self.seconds >= self.limits.seconds:
+        elif self.seconds_left() <= 0:
             self.hit = self.hit or "time"
         return bool(self.hit)
 

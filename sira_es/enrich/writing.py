@@ -97,7 +97,7 @@ async def _remove(cluster: Cluster, hits: Sequence[Hit]) -> list[Outcome]:
         outcomes = await update(cluster, [Change(h, None) for h in hits])
         conflicts = [h for h, o in zip(hits, outcomes, strict=True) if o.status == "conflict"]
         settled += [o for o in outcomes if o.status != "conflict" or not tries_left]
-        again = await reread(cluster, conflicts, source=[SIRA]) if tries_left else []
+        again = await reread(cluster, conflicts, source=[SIRA, ENRICHED]) if tries_left else []
         hits = [h for h in again if h is not None and is_ours(h.source)]
         if not hits:
             break

@@ -21,7 +21,17 @@ from typing import Any, TypeVar
 import orjson
 
 from sira_es.errors import ConfigurationError, ModelError
-from sira_es.llm.model import ATTEMPTS, LONGEST_REST, OPTIONS, Answer, Model, Prompt, UselessAnswerError, load_litellm
+from sira_es.llm.model import (
+    ATTEMPTS,
+    LONGEST_REST,
+    OPTIONS,
+    Answer,
+    Model,
+    Prompt,
+    UselessAnswerError,
+    load_litellm,
+    used_tokens,
+)
 
 __all__ = ["BATCH_REASONS", "Batch", "BatchModel", "Reply"]
 
@@ -254,10 +264,8 @@ class BatchModel(Model):
         return Reply(key, None, _CODES.get(str(getattr(said, "code", "")), LINE_FAILED))
 
     def _cost(self, response: Any) -> float | None:
-        usage = getattr(response, "usage", None)
-        return self.price(
-            int(getattr(usage, "prompt_tokens", 0) or 0), int(getattr(usage, "completion_tokens", 0) or 0)
-        )
+        used = used_tokens(response)
+        return self.price(*used) if used else None
 
 
 async def _in_thread(function: Callable[[], R]) -> R:

@@ -41,6 +41,7 @@ __all__ = [
     "UselessAnswerError",
     "estimate_tokens",
     "load_litellm",
+    "used_tokens",
 ]
 
 OPTIONS: Mapping[str, Any] = {"temperature": 0, "response_format": {"type": "json_object"}, "max_tokens": 2000}
@@ -53,6 +54,7 @@ LONGEST_REST = 90.0
 """Seconds; a model that asks for a longer pause (a daily quota) is not waited for."""
 
 EXPECTED_ANSWER_TOKENS = 250
+_MOST_TOKENS = 2**31
 _REFUSED = "refused the text as against its content policy; the others go on without it"
 
 
@@ -272,14 +274,14 @@ class Model:
         choice = next(iter(getattr(response, "choices", None) or ()), None)
         text = getattr(getattr(choice, "message", None), "content", None)
         ended = getattr(choice, "finish_reason", None)
-        usage = getattr(response, "usage", None)
+        used = used_tokens(response)
         answer = Answer(
             # half a surrogate pair could not be stored
             text=text.encode("utf-8", "replace").decode() if isinstance(text, str) else "",
             model=self.name,
-            prompt_tokens=int(getattr(usage, "prompt_tokens", 0) or 0),
-            completion_tokens=int(getattr(usage, "completion_tokens", 0) or 0),
-            cost=self._cost(response),
+            prompt_tokens=used[0] if used else 0,
+            completion_tokens=used[1] if used else 0,
+            cost=self._cost(response) if used else None,
         )
         error = None
         if ended == "content_filter":
@@ -359,6 +361,15 @@ class Model:
         key = self._stage.api_key.get_secret_value() if self._stage.api_key else ""
         text = " ".join(text.replace(key, "***").split() if key else text.split())
         return re.sub(r"(?i)\b(sk-|bearer |key[-_a-z]*[=: ]+)\S+", r"\1***", text)[:200]
+
+
+def used_tokens(response: Any) -> tuple[int, int] | None:
+    """The tokens of prompt and answer, 0 where a response does not tell; None where what it tells cannot be."""
+    usage = getattr(response, "usage", None)
+    told = [getattr(usage, name, 0) or 0 for name in ("prompt_tokens", "completion_tokens")]
+    if not all(isinstance(count, int | float) and 0 <= count < _MOST_TOKENS for count in told):
+        return None
+    return int(told[0]), int(told[1])
 
 
 def load_litellm() -> Any:

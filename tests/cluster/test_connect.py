@@ -14,13 +14,23 @@ from typing import Any
 import pytest
 
 from cluster.wire import Wire
-from sira_es.cluster.connect import Cluster, connect
+from sira_es.cluster.connect import Cluster, cause_of, connect, loads
 from sira_es.cluster.engine import clause_limit
 from sira_es.errors import ClusterError, ClusterRefused, ClusterUnreachable, ConfigurationError, UnsupportedError
 from sira_es.settings import ClusterSettings
 
 pytestmark = pytest.mark.anyio
 SECRET = "planted-s3cret"
+
+
+def test_what_a_cluster_says_of_an_error_can_be_written_down_whatever_it_quotes() -> None:
+    kind, reason = cause_of({"type": "a\ud800", "reason": "failed to parse [\udfff]\n"})
+    assert f"{kind}: {reason}".encode() == b"a?: failed to parse [?]"
+
+
+def test_an_answer_that_is_nested_without_end_is_no_json() -> None:
+    with pytest.raises(ValueError, match="nested"):
+        loads(b"[" * 100_000 + b"]" * 100_000)
 
 
 @asynccontextmanager

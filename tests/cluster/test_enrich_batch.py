@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -92,6 +93,13 @@ class Desk:
             store.close()
             notes.close()
 
+    async def change(self, texts: dict[str, str]) -> None:
+        """Change the texts of documents, which keep what was added to them."""
+        for key, text in texts.items():
+            body = {"doc": {"body": text}}
+            path = f"/{self.bench.index}/_update/{key}"
+            await self.bench.cluster.request("POST", path, params={"refresh": True}, body=body)
+
     async def enriched(self) -> set[str]:
         found = await sources(self.bench.cluster, self.bench.index)
         return {key for key, source in found.items() if "sira" in source}
@@ -168,6 +176,20 @@ async def test_a_submission_that_broke_off_after_it_arrived_is_found_by_its_toke
     desk.server.batches.after_creation = lambda: ""
     report = await desk.run()
     assert (report.enriched, len(desk.server.batches.made), len(desk.server.batches.paid)) == (12, 1, 10)
+
+
+async def test_it_is_found_days_later_too(desk: Desk) -> None:
+    desk.server.batches.after_creation = lambda: "drop"
+    with pytest.raises(ModelError, match="cannot be reached"):
+        await desk.run()
+    desk.server.batches.after_creation = lambda: ""
+    days = 3 * 86_400
+    for made in desk.server.batches.made.values():
+        made["created_at"] -= days
+    with sqlite3.connect(desk.bench.folder / "batches.sqlite") as notes:
+        notes.execute("UPDATE batches SET created = created - ?", (days,))
+    assert (await desk.run()).enriched == 12
+    assert len(desk.server.batches.made) == 1
 
 
 async def test_a_submission_that_never_arrived_is_made_again(desk: Desk) -> None:
@@ -325,8 +347,8 @@ async def test_answers_cost_the_price_of_a_batch(desk: Desk) -> None:
 async def test_a_limit_of_cost_is_kept_and_the_next_run_goes_on(desk: Desk) -> None:
     with desk.batching(model=PRICED) as make:
         batching = await make()
-        pages = [p async for page in batching.job.unanswered() for p in page]
-        one = batching.model.price(batching.model.tokens(pages[0]), 2000) * 1.15
+        ((first,), *_) = [prompts async for page in batching.job.unanswered() for prompts in page]
+        one = batching.model.price(batching.model.tokens(first), 2000) * 1.15
     report = await desk.run(model=PRICED, most_cost=3.5 * one)
     assert report.stopped == "cost"
     assert 3 <= len(desk.server.batches.paid) <= 10
@@ -344,6 +366,69 @@ async def test_a_limit_of_cost_without_a_price_is_refused(desk: Desk) -> None:
 async def test_a_limit_of_documents_is_kept(desk: Desk) -> None:
     report = await desk.run(limits=Limits(documents=4))
     assert (report.enriched, report.stopped, len(desk.server.batches.paid)) == (4, "documents", 4)
+
+
+async def test_a_limit_of_documents_that_cuts_off_nothing_is_not_hit(desk: Desk) -> None:
+    report = await desk.run(limits=Limits(documents=12))
+    assert (report.enriched, report.stopped) == (12, "")
+
+
+async def test_a_limit_that_cut_off_questions_is_told_though_no_answer_is_stored_of_the_rest(desk: Desk) -> None:
+    await fill(desk.bench.cluster, desk.bench.index, {"new": {"body": "another"}})
+    report = await desk.run(limits=Limits(documents=12))
+    assert (report.enriched, report.pending, report.stopped) == (12, 1, "documents")
+
+
+async def test_documents_with_nothing_to_ask_do_not_use_up_a_limit_of_documents(desk: Desk) -> None:
+    index = desk.bench.index
+    own = {f"{i}": {"body": f"fan number {i}", "sira": {"of": "their own"}} for i in range(3)}
+    await fill(desk.bench.cluster, index, own)
+    await fill(desk.bench.cluster, index, {f"{i}": {"body": f"fan number {i}"} for i in range(3, 12)})
+    for _ in range(3):
+        await desk.run(limits=Limits(documents=3))
+    assert await desk.enriched() == {str(i) for i in range(12)}
+    assert (await desk.run()).enriched == 9
+
+
+async def test_a_changed_document_beyond_a_limit_is_asked_about_by_the_next_run(desk: Desk) -> None:
+    await desk.run()
+    await desk.change({str(i): f"changed {i}" for i in range(12)})
+    assert (await desk.run(limits=Limits(documents=3))).stopped == "documents"
+    await desk.run()
+    assert len(desk.server.batches.paid) == 10 + 12
+
+
+async def test_a_changed_document_that_is_left_to_a_batch_gets_its_terms_when_that_is_there(desk: Desk) -> None:
+    await desk.run()
+    await desk.change({"3": "changed"})
+    desk.server.batches.polls = None
+    await desk.run(limits=Limits(seconds=0.3))
+    await desk.ordinary()
+    before = (await sources(desk.bench.cluster, desk.bench.index))["3"]["sira"]
+    desk.server.batches.polls = 0
+    await desk.run()
+    after = (await sources(desk.bench.cluster, desk.bench.index))["3"]["sira"]
+    assert after["source_hash"] != before["source_hash"]
+
+
+async def test_a_document_one_of_whose_parts_a_batch_could_not_answer_fails(desk: Desk) -> None:
+    desk.bench.settings = IndexSettings(text_fields=["body"], chunk_tokens=200)
+    await desk.change({"3": " ".join(f"word{i}" for i in range(200))})
+    desk.server.batches.line = lambda number: Line("missing" if number == 10 else "answer")
+    report = await desk.run()
+    assert report.failed == {"no answer in the batch": 1}
+    assert "3" not in await desk.enriched()
+
+
+async def test_unusable_answers_do_not_stop_a_first_run_that_others_prove_right(desk: Desk) -> None:
+    await fill(desk.bench.cluster, desk.bench.index, {f"more {i}": {"body": f"other {i}"} for i in range(40)})
+    desk.server.batches.line = lambda number: Line("says", "no json at all") if number >= 20 else Line()
+    report = await desk.run()
+    assert (report.enriched, sum(report.failed.values())) == (
+        52 - sum(report.failed.values()),
+        report.failed["unusable answer"],
+    )
+    assert report.failed["unusable answer"] >= 20
 
 
 async def test_two_runs_of_one_folder_do_not_submit_at_the_same_time(desk: Desk) -> None:

@@ -16,7 +16,9 @@ from cluster.enriching import answer, fetched
 from cluster.wire import Wire
 from sira_es import devnode
 from sira_es.cluster.connect import Cluster, connect
-from sira_es.errors import ModelError, SiraError
+from sira_es.enrich.follow import follow
+from sira_es.enrich.report import EnrichReport, Limits
+from sira_es.errors import ClusterUnreachable, ModelError, SiraError
 from sira_es.settings import ClusterSettings, load_settings
 from sira_es.sira import AsyncSira
 from tests.model_server import Fault, ModelServer
@@ -165,6 +167,50 @@ async def test_index_that_is_gone_for_a_while_is_waited_for(
             await put(cluster, index_name, "1", body="fan")
             await eventually(enriched)
     assert index_name in str(troubles[0])
+
+
+async def test_index_that_is_made_anew_without_its_fields_at_first_is_waited_for(
+    cluster: Cluster, index_name: str, tmp_path: Path, node_url: str
+) -> None:
+    await make_index(cluster, index_name, mappings=MAPPING)
+    troubles: list[SiraError] = []
+
+    async def told() -> bool:
+        return any("body" in str(trouble) for trouble in troubles)
+
+    async def enriched() -> bool:
+        return "enriched_terms" in (await sources(cluster, index_name)).get("1", {})
+
+    with ModelServer(default=answer("noise")) as server:
+        async with following(node_url, index_name, tmp_path, server, troubles=troubles):
+            await asyncio.sleep(PAUSE)
+            await cluster.request("DELETE", f"/{index_name}")
+            await cluster.request("PUT", f"/{index_name}", body={"mappings": {"properties": {}}})
+            await eventually(told)
+            await put(cluster, index_name, "1", body="fan")
+            await eventually(enriched)
+
+
+async def test_limit_of_time_ends_it_on_a_quiet_index(
+    cluster: Cluster, index_name: str, tmp_path: Path, node_url: str
+) -> None:
+    await make_index(cluster, index_name, mappings=MAPPING)
+    with ModelServer() as server:
+        async with following(node_url, index_name, tmp_path, server) as sira, asyncio.timeout(20):
+            report = await sira.follow(index_name, limits=Limits(seconds=1.0), pause=PAUSE)
+    assert report.stopped == "time"
+
+
+async def test_limit_of_time_ends_it_while_the_cluster_is_away() -> None:
+    left = iter([5.0, 0.01, 0.0])
+
+    async def one_pass() -> EnrichReport | None:
+        raise ClusterUnreachable("planted")
+
+    troubles: list[SiraError] = []
+    with pytest.raises(ClusterUnreachable):
+        await follow(one_pass, pause=60.0, on_trouble=troubles.append, seconds_left=lambda: next(left))
+    assert len(troubles) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.documents import fill, make_index, sources, undone
 from cluster.enriching import BODY, OURS, Bench, answer, answers, documents, others, recorded, refuse_items
-from cluster.wire import Wire
+from cluster.wire import Forward, Reply, Seen, Wire
 from sira_es.cluster.connect import Cluster
 from sira_es.errors import ClusterError
 from sira_es.settings import IndexSettings, load_settings
@@ -232,6 +232,41 @@ async def test_undo_of_a_query_leaves_the_others(bench: Bench) -> None:
     after = await undone(bench.cluster, bench.index)
     assert sorted(key for key, s in after.items() if not OURS & set(s)) == ["0", "1", "2", "3"]
     assert (await job.run()).done == 4
+
+
+async def test_undo_without_scripts_leaves_nothing_where_somebody_wrote_meanwhile(bench: Bench, wire: Wire) -> None:
+    await fill(bench.cluster, bench.index, documents(1))
+    job = await bench.job(recorded(answers(1)))
+    await job.run()
+    written: list[Seen] = []
+
+    async def no_scripts(seen: Seen, forward: Forward) -> Reply:
+        if not written:
+            await bench.cluster.request("POST", f"/{bench.index}/_update/0", body={"doc": {"price": 99}})
+        written.append(seen)
+        if b'"script"' not in seen.body:
+            return await forward(seen)
+        items = [{"update": {"status": 409, "error": {"type": "version_conflict_engine_exception"}}}]
+        if len(written) > 1:
+            cause = {"type": "illegal_argument_exception", "reason": "script_lang not supported [painless]"}
+            items = [{"update": {"status": 400, "error": {**cause, "reason": "cannot run script", "caused_by": cause}}}]
+        return Reply.of(200, {"items": items})
+
+    wire.on("/_bulk", handler=no_scripts)
+    assert await job.undo() == 1
+    after = (await sources(bench.cluster, bench.index))["0"]
+    assert (after["price"], after["sira"], after["enriched_terms"]) == (99, None, None)
+
+
+async def test_deleted_documents_are_no_longer_counted_as_skipped(bench: Bench) -> None:
+    settings = {"index": {"max_result_window": 10}}
+    await bench.cluster.request("PUT", f"/{bench.index}/_settings", body=settings)
+    empty = {str(i): {"body": "<p> </p>"} for i in range(35)}
+    await fill(bench.cluster, bench.index, empty)
+    assert sum((await (await bench.job(recorded({}))).run()).skipped.values()) == 35
+    for key in empty:
+        await bench.cluster.request("DELETE", f"/{bench.index}/_doc/{key}")
+    assert (await (await bench.job(recorded({}))).run()).skipped == {}
 
 
 async def test_interrupted_undo_resumes(bench: Bench, wire: Wire) -> None:

@@ -159,6 +159,20 @@ async def test_a_lost_view_is_opened_again_and_no_document_is_missed(
     assert wire.count(f"/{index_name}/.*", "POST") == 2
 
 
+async def test_a_page_that_is_too_much_for_the_cluster_is_asked_for_in_smaller_ones(
+    wired: Cluster, wire: Wire, index_name: str
+) -> None:
+    target = await filled_index(wired, index_name, 60)
+
+    async def breaks(seen: Seen, forward: Forward) -> Reply:
+        if seen.json["size"] > 10:
+            return Reply.of(429, {"error": {"type": "circuit_breaking_exception", "reason": "planted"}})
+        return await forward(seen)
+
+    wire.on("/_search", handler=breaks)
+    assert ids(await read_all(wired, target, page_size=20)) == numbers(60)
+
+
 async def test_documents_that_change_while_a_view_is_lost_are_read_again(
     cluster: Cluster, wired: Cluster, wire: Wire, index_name: str
 ) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sira_es.errors import ConfigurationError, ModelError
-from sira_es.llm.model import Model, estimate_tokens
+from sira_es.llm.model import Model, estimate_tokens, used_tokens
 from sira_es.llm.prompts import document_prompt
 from sira_es.settings import LlmStage
 from tests.model_server import Fault, ModelServer
@@ -52,6 +55,27 @@ async def test_an_answer_carries_text_tokens_and_the_name_of_the_model(server: M
     assert (answer.text, answer.model, answer.source) == (ANSWER, "openai/small", "model")
     assert answer.prompt_tokens > 100
     assert answer.completion_tokens == len(ANSWER) // 4
+
+
+@pytest.mark.parametrize("usage", ['"prompt_tokens": -1000000', f'"completion_tokens": {10**30}'])
+async def test_token_counts_that_cannot_be_are_not_believed_and_the_cost_is_unknown(
+    server: ModelServer, stage: Stage, usage: str
+) -> None:
+    body = f'{{"choices": [{{"index": 0, "message": {{"role": "assistant", "content": "a"}}}}], "usage": {{{usage}}}}}'
+    server.next(Fault.raw(body.encode()))
+    answer = await Model(stage(model="openai/gpt-4.1-mini")).ask(PROMPT)
+    assert (answer.text, answer.prompt_tokens, answer.completion_tokens, answer.cost) == ("a", 0, 0, None)
+
+
+@pytest.mark.parametrize("count", [math.inf, math.nan, -1, 10**30, "many", [1]])
+def test_tokens_of_a_response_are_numbers_of_bearable_size_or_none(count: Any) -> None:
+    usage = SimpleNamespace(prompt_tokens=3, completion_tokens=count)
+    assert used_tokens(SimpleNamespace(usage=usage)) is None
+
+
+@pytest.mark.parametrize("response", [SimpleNamespace(), SimpleNamespace(usage=None), None])
+def test_a_response_that_tells_no_tokens_used_none(response: Any) -> None:
+    assert used_tokens(response) == (0, 0)
 
 
 async def test_json_and_temperature_0_are_asked_for(server: ModelServer, stage: Stage) -> None:
