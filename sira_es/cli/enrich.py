@@ -39,8 +39,8 @@ from sira_es.errors import InputError, SiraError
 def enrich(options: Options, index: str, recorded: Path | None, **given: Any) -> int:
     """Add `enriched_terms` to the documents of an index. Goes on where an earlier run stopped.
 
-    Finds what is new, made by another model or prompt, or changed since; documents with fields of their own named
-    `sira` or `enriched_terms` are left alone.
+    Finds what is new, made by another model, prompt or chunk_tokens, or changed since; documents with fields of their
+    own named `sira` or `enriched_terms` are left alone.
 
     Example: sira-es enrich --index docs --max-cost 20
     """
@@ -98,7 +98,7 @@ def _refuse_batch(ways: Sequence[str], given: Mapping[str, Any]) -> None:
 
 def _ended(options: Options, report: EnrichReport, *, rejudged: bool) -> int:
     if rejudged and report.failed:
-        options.say(f"sira-es: {report.reasons}: no usable answer is kept of them, so they keep the terms they have")
+        options.say(f"sira-es: {report.reasons}: they keep the terms they have")
         return 3
     listed = f"{report.reasons}; 'sira-es status --failed' lists what failed, the next run tries again"
     if report.stopped:

@@ -18,7 +18,7 @@ from sira_es.enrich.report import EnrichReport
 def status(options: Options, index: str, failed: bool, noted: bool) -> None:
     """Say how many documents are enriched, pending, stale or failed, and what was spent.
 
-    Stale are those made by another model or prompt; documents whose text changed are found by the next run.
+    Stale are those made by another model, prompt or chunk_tokens; documents whose text changed are found by the next run.
 
     Example: sira-es status --index docs
     """

@@ -311,8 +311,9 @@ class Enrichment:
         outcomes = await self._write(changed)
         # A document without a stored answer keeps its terms and its line in the ledger.
         entries = [self._entry(h, r, outcomes.get((h.index, h.id))) for h, r in pairs if r.fields is not None]
-        self._account(entries)
-        missing = Counter(r.reason for r in results if r.fields is None)
+        refused = [e for e in entries if e.outcome == "failed"]  # the next run would not look at them: they are current
+        self._account([e for e in entries if e.outcome != "failed"])
+        missing = Counter(r.reason for r in results if r.fields is None) + Counter(e.reason for e in refused)
         self._progress = replace(self._progress, failed=dict(Counter(self._progress.failed) + missing))
 
     def _is_current(self, hit: Hit) -> bool:

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -172,8 +173,14 @@ def bind(host: str, port: int) -> socket.socket:
 def serve(make_app: Callable[[], Any], listening: socket.socket, *, workers: int = 1, tls: Tls | None = None) -> int:
     """Serve until SIGTERM or SIGINT, then let requests end. SIGHUP reaches the app of every worker.
 
-    Returns the exit code; raises the SiraError that an app could not start for, its `failure`.
+    Returns the exit code; raises the SiraError that an app could not start for, its `failure`, and ConfigurationError
+    for a certificate that cannot be used.
     """
+    if tls is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key)
+        except OSError as error:
+            raise ConfigurationError(f"--tls-cert: cannot use it with its key ({error}); give PEM files") from None
     if workers == 1:
         return _run(make_app, listening, tls)
     return _Workers(lambda: _run(make_app, listening, tls)).run(workers)
@@ -197,10 +204,6 @@ def _run(make_app: Callable[[], Any], listening: socket.socket, tls: Tls | None)
         ssl_certfile=tls.certificate if tls else None,
         ssl_keyfile=tls.key if tls else None,
     )
-    try:
-        config.load()
-    except OSError as error:
-        raise ConfigurationError(f"--tls-cert: cannot use it with its key ({error}); give PEM files") from None
     server = uvicorn.Server(config)
     too_early = False
 

@@ -206,7 +206,9 @@ class Upstream:
 def tls_of(settings: ClusterSettings) -> Any:
     """What a connection to the cluster is checked with; True: none has TLS. Raises ConfigurationError."""
     if settings.aws:
-        raise ConfigurationError("cluster.aws: the proxy does not sign requests; put it behind a signing one")
+        raise ConfigurationError(
+            "cluster.aws: the proxy does not sign requests; let a signing proxy stand between it and the cluster"
+        )
     if not any(url.startswith("https:") for url in settings.url):
         return True
     context = ssl_context_of(settings)

@@ -20,6 +20,12 @@ from tests.model_server import ModelServer
 
 pytestmark = pytest.mark.anyio
 
+
+async def refuse_for_good(seen: Seen, forward: Forward) -> Reply:
+    error = {"type": "mapper_parsing_exception", "reason": "planted"}
+    return Reply.of(200, {"items": [{"update": {"status": 400, "error": error}} for _ in seen.lines[::2]]})
+
+
 # What is kept
 
 
@@ -222,6 +228,19 @@ async def test_document_without_a_stored_answer_keeps_its_terms_when_judged_agai
     report = await (await bench.job(recorded({"0": answers(3)["0"]}))).rejudge()
     assert report.failed == {"not recorded": 2}
     assert await sources(bench.cluster, bench.index) == before
+
+
+async def test_terms_that_the_cluster_refuses_are_told_and_leave_no_failure_behind_that_a_run_would_not_see(
+    bench: Bench, wire: Wire
+) -> None:
+    await fill(bench.cluster, bench.index, documents(3))
+    await (await bench.job(recorded(answers(3)))).run()
+    wire.on("/_bulk", handler=refuse_for_good)
+    job = await bench.job(recorded({key: answer("other") for key in "012"}))
+    assert sum((await job.rejudge()).failed.values()) == 3
+    assert job.failures() == []
+    wire.clear()
+    assert (await job.rejudge()).failed == {}
 
 
 async def test_undo_of_a_query_leaves_the_others(bench: Bench) -> None:

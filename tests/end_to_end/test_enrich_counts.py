@@ -123,9 +123,7 @@ def test_rejudging_without_stored_answers_says_so(
         file.unlink()
     result = cli("enrich", *at, "--rejudge")
     assert result.code == 3
-    assert result.err.splitlines()[-1] == (
-        "sira-es: 4 documents failed (4 not stored): no usable answer is kept of them, so they keep the terms they have"
-    )
+    assert result.err.splitlines()[-1] == ("sira-es: 4 documents failed (4 not stored): they keep the terms they have")
 
 
 def test_exit_code_3_says_why(

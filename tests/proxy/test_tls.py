@@ -150,7 +150,7 @@ def test_files_that_cannot_be_used_end_it_with_one_line(
 
     file = tmp_path / "sira-es.yml"
     file.write_text(json.dumps({"cluster": {"url": "https://127.0.0.1:9", **cluster}}))
-    for workers in ("1", "2") if not options else ("1",):
+    for workers in ("1", "2"):
         assert run(["proxy", "-c", str(file), "--listen", "127.0.0.1:0", "--workers", workers, *options]) == 2
         said = [line for line in capfd.readouterr().err.splitlines() if " in front of " not in line]
         assert [reason in line for line in said if "no index is configured" not in line] == [True], said
