@@ -194,12 +194,13 @@ class PageEnricher:
     async def _statistics(self, phrases: Sequence[str]) -> Statistics:
         """What the index says of phrases. A busy cluster is asked again, unless that was of no use the last time."""
         fields, main = self._searched, self._settings.main
-        for pause in (*(_PAUSES if self._counts else ()), None):
-            found = await self._frequencies.look_up(self._target, phrases, fields=fields, main_field=main)
-            self._counts = not any(map(_is_uncounted, found.analyses))
-            if self._counts or pause is None:
+        found = await self._frequencies.look_up(self._target, phrases, fields=fields, main_field=main)
+        for pause in _PAUSES if self._counts else ():
+            if not any(map(_is_uncounted, found.analyses)):
                 break
             await asyncio.sleep(pause)
+            found = await self._frequencies.look_up(self._target, phrases, fields=fields, main_field=main)
+        self._counts = not any(map(_is_uncounted, found.analyses))
         return found
 
     def _prepared(self, doc_id: str, source: Mapping[str, Any]) -> _Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -89,6 +90,14 @@ async def test_a_busy_cluster_is_asked_for_its_figures_again() -> None:
     results = await page(index).enrich(PAGE[:3])
     assert [r.note for r in results] == [""] * 3
     assert index.asked == 3
+
+
+async def test_a_page_beside_one_that_waits_for_figures_waits_too() -> None:
+    index = _Index()
+    index.fails_times = 2
+    made = page(index)
+    results = await asyncio.gather(made.enrich(PAGE[:3]), made.enrich(PAGE[3:6]))
+    assert {r.note for pages in results for r in pages} == {""}
 
 
 async def test_documents_judged_without_figures_are_noted_and_the_next_page_does_not_wait_for_them() -> None:
