@@ -182,7 +182,8 @@ class PageEnricher:
             self.watch.learn(known.values(), total)
         self.watch.look()
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        uncounted = set() if self._settings.pattern else {p for p, a in known.items() if _is_uncounted(a)}
+        asked = not self._counts and not self._settings.pattern
+        uncounted = {p for p, a in known.items() if _is_uncounted(a)} if asked else set()
         for d in prepared:
             own = Statistics(total, tuple([known[p.phrase] for p in d.terms if p.verdict is None]))
             d.judged = self._judged(d, own)
